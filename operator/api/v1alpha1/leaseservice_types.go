@@ -1,0 +1,295 @@
+package v1alpha1
+
+import (
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// Reasons of a LeaseService's conditions and events.
+const (
+	// ReasonPodsNotReady says that fewer pods serve than spec.replicas asks for.
+	ReasonPodsNotReady = "PodsNotReady"
+	// ReasonRollingOut says that pods of an older revision are being replaced.
+	ReasonRollingOut = "RollingOut"
+	// ReasonNoLeader says that pods serve, but none of them has been elected leader.
+	ReasonNoLeader = "NoLeader"
+	// ReasonLeaderChanged is the reason of the event that names the old and the new leader.
+	ReasonLeaderChanged = "LeaderChanged"
+	// ReasonRolloutStuck says that a pod cannot start (image, crash loop, scheduling): the message names it.
+	ReasonRolloutStuck = "RolloutStuck"
+)
+
+// Defaults of a LeaseServiceSpec that code needs beside the schema.
+const (
+	// DefaultLeaseTTLSeconds is the TTL of a lease whose Acquire names none.
+	DefaultLeaseTTLSeconds = 60
+	// LeaseServicePort is the port that lease service pods and their Services serve gRPC on.
+	LeaseServicePort = 7400
+	// LeaseServiceMetricsPort is the port that lease service pods serve Prometheus metrics on.
+	LeaseServiceMetricsPort = 7401
+)
+
+// LeaseServiceSpec is what a tenant asks for.
+//
+// +kubebuilder:validation:XValidation:rule="self.replicas <= 1 || (has(self.etcdEndpoints) && size(self.etcdEndpoints) > 0)",message="more than one replica needs spec.etcdEndpoints: an embedded etcd is a development store of a single replica",fieldPath=".etcdEndpoints"
+// +kubebuilder:validation:XValidation:rule="!has(self.storage) || !has(self.etcdEndpoints) || size(self.etcdEndpoints) == 0",message="spec.storage is the volume of the embedded etcd: leave it out when spec.etcdEndpoints is set",fieldPath=".storage"
+// +kubebuilder:validation:XValidation:rule="(has(oldSelf.etcdEndpoints) && size(oldSelf.etcdEndpoints) > 0) == (has(self.etcdEndpoints) && size(self.etcdEndpoints) > 0)",message="a LeaseService cannot move between embedded and external etcd: its leases would be lost; create a new one instead",fieldPath=".etcdEndpoints"
+type LeaseServiceSpec struct {
+	// Replicas is the number of lease service pods. Replicas share the work, and every one answers every call.
+	//
+	// +optional
+	// +kubebuilder:default=1
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=100
+	Replicas int32 `json:"replicas"`
+
+	// EtcdEndpoints are the client URLs of the etcd that keeps the leases, such as "http://etcd:2379".
+	// Without any, the one replica runs an etcd of its own on a volume: for development only.
+	//
+	// +optional
+	// +listType=set
+	// +kubebuilder:validation:MaxItems=16
+	// +kubebuilder:validation:items:MaxLength=512
+	// +kubebuilder:validation:items:Pattern=`^https?://[^/\s]+$`
+	EtcdEndpoints []string `json:"etcdEndpoints,omitempty"`
+
+	// Etcd says how the external etcd is used.
+	//
+	// +optional
+	Etcd *LeaseServiceEtcd `json:"etcd,omitempty"`
+
+	// LeaseTTLSeconds is the time to live, in seconds, of a lease whose Acquire names none.
+	//
+	// +optional
+	// +kubebuilder:default=60
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=86400
+	LeaseTTLSeconds int32 `json:"leaseTTLSeconds"`
+
+	// Image is the lease service image. Empty takes the image that the operator was configured with.
+	//
+	// +optional
+	// +kubebuilder:validation:MaxLength=512
+	Image string `json:"image,omitempty"`
+
+	// Resources are the compute resources of each pod.
+	//
+	// +optional
+	Resources corev1.ResourceRequirements `json:"resources,omitempty"`
+
+	// Storage is the volume of the embedded etcd.
+	//
+	// +optional
+	Storage *LeaseServiceStorage `json:"storage,omitempty"`
+
+	// Scheduling says where the pods may run. Pods of one LeaseService prefer different nodes in any case.
+	//
+	// +optional
+	Scheduling *LeaseServiceScheduling `json:"scheduling,omitempty"`
+
+	// AllowedClients lists who may open connections to the pods, beside pods of the same namespace and the
+	// operator. It becomes the ingress rule of a NetworkPolicy.
+	//
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=32
+	AllowedClients []LeaseServiceClient `json:"allowedClients,omitempty"`
+
+	// Paused stops the operator from changing anything for this object, deletion excepted.
+	//
+	// +optional
+	Paused bool `json:"paused,omitempty"`
+}
+
+// LeaseServiceEtcd says how an external etcd is used.
+type LeaseServiceEtcd struct {
+	// Prefix is the start of every key that this LeaseService writes, and ends in "/".
+	// Empty takes "/holdfast/<namespace>/<name>/".
+	//
+	// +optional
+	// +kubebuilder:validation:MaxLength=256
+	// +kubebuilder:validation:Pattern=`^(/[A-Za-z0-9][A-Za-z0-9_.-]*)+/$`
+	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="spec.etcd.prefix cannot be changed: the leases stay under the old one"
+	Prefix string `json:"prefix,omitempty"`
+}
+
+// LeaseServiceStorage is the volume of the embedded etcd. It is kept when the LeaseService is deleted with
+// its PersistentVolumeClaim orphaned, and never shrinks.
+type LeaseServiceStorage struct {
+	// Size of the volume.
+	//
+	// +optional
+	// +kubebuilder:default="1Gi"
+	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="spec.storage.size cannot be changed"
+	Size resource.Quantity `json:"size"`
+
+	// StorageClassName of the volume; empty takes the cluster's default.
+	//
+	// +optional
+	// +kubebuilder:validation:MaxLength=253
+	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="spec.storage.storageClassName cannot be changed"
+	StorageClassName string `json:"storageClassName,omitempty"`
+}
+
+// LeaseServiceScheduling says where pods may run; the fields are those of a PodSpec.
+type LeaseServiceScheduling struct {
+	// NodeSelector of the pods.
+	//
+	// +optional
+	NodeSelector map[string]string `json:"nodeSelector,omitempty"`
+
+	// Tolerations of the pods.
+	//
+	// +optional
+	// +listType=atomic
+	Tolerations []corev1.Toleration `json:"tolerations,omitempty"`
+
+	// PriorityClassName of the pods.
+	//
+	// +optional
+	// +kubebuilder:validation:MaxLength=253
+	PriorityClassName string `json:"priorityClassName,omitempty"`
+}
+
+// LeaseServiceClient selects pods that may connect.
+type LeaseServiceClient struct {
+	// NamespaceSelector selects namespaces by label; together with podSelector, pods in those namespaces.
+	//
+	// +optional
+	NamespaceSelector *metav1.LabelSelector `json:"namespaceSelector,omitempty"`
+
+	// PodSelector selects pods by label; without namespaceSelector, in the LeaseService's own namespace.
+	//
+	// +optional
+	PodSelector *metav1.LabelSelector `json:"podSelector,omitempty"`
+}
+
+// LeaseServiceStatus is what the operator observed.
+type LeaseServiceStatus struct {
+	// ObservedGeneration is the generation of the spec that this status was computed from.
+	//
+	// +optional
+	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
+
+	// Conditions are Ready, Reconciling and Stalled, by the rules of kstatus.
+	//
+	// +optional
+	// +listType=map
+	// +listMapKey=type
+	Conditions []metav1.Condition `json:"conditions,omitempty"`
+
+	// Leader is the name of the pod that leads: it assigns the work to the replicas. Empty while none is elected.
+	//
+	// +optional
+	Leader string `json:"leader,omitempty"`
+
+	// ActiveLeases is the number of leases held now, over all replicas.
+	//
+	// +optional
+	ActiveLeases int64 `json:"activeLeases"`
+
+	// Replicas is the number of pods that exist.
+	//
+	// +optional
+	Replicas int32 `json:"replicas"`
+
+	// ReadyReplicas is the number of pods that are ready.
+	//
+	// +optional
+	ReadyReplicas int32 `json:"readyReplicas"`
+
+	// UpdatedReplicas is the number of pods of the newest revision.
+	//
+	// +optional
+	UpdatedReplicas int32 `json:"updatedReplicas"`
+
+	// Selector selects the pods, in the form that the scale subresource wants.
+	//
+	// +optional
+	Selector string `json:"selector,omitempty"`
+
+	// Endpoint is the address clients in the cluster connect to, as "host:port".
+	//
+	// +optional
+	Endpoint string `json:"endpoint,omitempty"`
+
+	// Pods has a row a pod, ordered by name.
+	//
+	// +optional
+	// +listType=map
+	// +listMapKey=name
+	Pods []LeaseServicePod `json:"pods,omitempty"`
+}
+
+// LeaseServicePod is what one pod reported.
+type LeaseServicePod struct {
+	// Name of the pod.
+	Name string `json:"name"`
+
+	// Ready is the pod's own readiness.
+	Ready bool `json:"ready"`
+
+	// Leader tells whether this pod says that it leads.
+	//
+	// +optional
+	Leader bool `json:"leader,omitempty"`
+
+	// ActiveLeases is the number of leases that this pod owns.
+	ActiveLeases int64 `json:"activeLeases"`
+
+	// Version of the lease service that the pod runs.
+	//
+	// +optional
+	Version string `json:"version,omitempty"`
+
+	// Message says why the pod's own report is missing, or why it is not ready.
+	//
+	// +optional
+	Message string `json:"message,omitempty"`
+}
+
+// LeaseService is a highly available lease and lock service of one tenant.
+//
+// +kubebuilder:object:root=true
+// +kubebuilder:resource:scope=Namespaced,categories=holdfast
+// +kubebuilder:subresource:status
+// +kubebuilder:subresource:scale:specpath=.spec.replicas,statuspath=.status.replicas,selectorpath=.status.selector
+// +kubebuilder:printcolumn:name="Replicas",type=integer,JSONPath=".spec.replicas"
+// +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=".status.conditions[?(@.type=='Ready')].status"
+// +kubebuilder:printcolumn:name="Leader",type=string,JSONPath=".status.leader"
+// +kubebuilder:printcolumn:name="Leases",type=integer,JSONPath=".status.activeLeases"
+// +kubebuilder:printcolumn:name="Age",type=date,JSONPath=".metadata.creationTimestamp"
+// +kubebuilder:printcolumn:name="Endpoint",type=string,JSONPath=".status.endpoint",priority=1
+// +kubebuilder:printcolumn:name="Reason",type=string,JSONPath=".status.conditions[?(@.type=='Ready')].reason",priority=1
+// +kubebuilder:validation:XValidation:rule="size(self.metadata.name) <= 52",message="metadata.name has at most 52 characters: the names of the pods' revisions are derived from it"
+// +kubebuilder:validation:XValidation:rule="self.metadata.name.matches('^[a-z]([-a-z0-9]*[a-z0-9])?$')",message="metadata.name must be a DNS label that starts with a letter: Services are named after it"
+type LeaseService struct {
+	metav1.TypeMeta `json:",inline"`
+	// +optional
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+
+	// Spec is what the tenant asks for.
+	//
+	// +required
+	Spec LeaseServiceSpec `json:"spec"`
+	// Status is what the operator observed.
+	//
+	// +optional
+	Status LeaseServiceStatus `json:"status,omitzero"`
+}
+
+// GetConditions returns the conditions of the status.
+func (l *LeaseService) GetConditions() []metav1.Condition { return l.Status.Conditions }
+
+// SetConditions replaces the conditions of the status.
+func (l *LeaseService) SetConditions(conditions []metav1.Condition) { l.Status.Conditions = conditions }
+
+// LeaseServiceList is a list of LeaseServices.
+//
+// +kubebuilder:object:root=true
+type LeaseServiceList struct {
+	metav1.TypeMeta `json:",inline"`
+	metav1.ListMeta `json:"metadata,omitempty"`
+	Items           []LeaseService `json:"items"`
+}
