@@ -1,4 +1,4 @@
-// Command kube is etcd and every Kubernetes component in one binary: the name it is called by
+// Command kube is every Kubernetes component and kubectl in one binary: the name it is called by
 // (a link) picks the component. One link step instead of seven, and the code the components
 // share is on disk, and in the page cache, once.
 package main
@@ -11,7 +11,6 @@ import (
 	_ "time/tzdata"
 
 	"github.com/spf13/cobra"
-	"go.etcd.io/etcd/server/v3/etcdmain"
 	_ "k8s.io/client-go/plugin/pkg/client/auth"
 	"k8s.io/component-base/cli"
 	"k8s.io/component-base/logs"
@@ -42,8 +41,6 @@ func main() {
 		name, os.Args = os.Args[1], os.Args[1:]
 	}
 	switch newCommand, ok := components[name]; {
-	case name == "etcd":
-		etcdmain.Main(os.Args)
 	case name == "kubectl":
 		kubectl()
 	case ok:

@@ -1,0 +1,48 @@
+# `make up` and `make test` need nothing but Go, git, make and root on a Debian-like machine.
+# What the targets do stands in the scripts that they call.
+.DEFAULT_GOAL := help
+.PHONY: help up down status test test-unit test-e2e bench lint generate render images push tools
+
+export CGO_ENABLED ?= 0
+
+help: ## Show the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+up: ## The main job: cluster (or KUBECONFIG's), pulumi up, a lease acquired
+	@tools/dev/up.sh
+
+down: ## Remove all that `make up` made
+	@tools/dev/down.sh
+
+status: ## Show cluster, stack and tenants
+	@tools/dev/status.sh
+
+test: test-unit test-e2e ## Run all tests
+
+test-unit: ## Run all tests but the end-to-end ones (real etcd, API server, Pulumi mocks)
+	@tools/dev/test-unit.sh
+
+test-e2e: ## Run the tests on a local cluster of their own
+	@tools/dev/test-e2e.sh
+
+bench: ## Measure against named peers, write docs/performance.md
+	@tools/dev/bench.sh
+
+lint: ## Run the linters
+	@tools/dev/lint.sh
+
+generate: ## Write all generated files
+	@tools/generate.sh
+
+render: ## Write the manifests of a stack to stacks/gitops/$(ENV)
+	@tools/dev/render.sh $(ENV)
+
+tools: ## Build all pinned tools into the cache
+	@tools/build.sh kubernetes pulumi generate lint
+
+images: ## Build the images as archives for the local cluster
+	@bash -c '. tools/dev/lib.sh; build_tools; build_binaries; build_images; ls -l "$$images"'
+
+push: ## Build multi-architecture images and push them: make push REGISTRY=host/path TAG=v1
+	docker buildx build --platform linux/amd64,linux/arm64 --target operator -t $(REGISTRY)/operator:$(TAG) --push -f tools/dev/Dockerfile .
+	docker buildx build --platform linux/amd64,linux/arm64 --target lease-service -t $(REGISTRY)/lease-service:$(TAG) --push -f tools/dev/Dockerfile .

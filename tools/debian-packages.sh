@@ -1,0 +1,54 @@
+#!/usr/bin/env bash
+# tools/debian-packages.sh [GROUP...]   installs the Debian packages that the named groups need (default:
+# all), and only those that are missing. Each line says what a package is for.
+set -euo pipefail
+
+packages() {
+  case $1 in
+  build) cat <<'L' ;;
+make            runs the targets
+git             the version that is stamped into binaries
+gcc             the race detector needs cgo
+libc6-dev       the race detector needs cgo
+ca-certificates module downloads
+L
+  cluster) cat <<'L' ;;
+containerd      runs the pods of the local cluster's nodes
+runc            starts their containers
+containernetworking-plugins  the bridge, host-local and portmap CNI plugins
+iptables        kube-proxy's rules, in the nodes' network namespaces
+conntrack       kube-proxy forgets connections of UDP Services that moved
+iproute2        the network namespaces and links between the nodes
+util-linux      nsenter, unshare and mount for the nodes
+procps          sysctl, for forwarding inside the nodes
+L
+  test) cat <<'L' ;;
+shellcheck      lints the shell scripts
+L
+  *) echo "tools/debian-packages.sh: no group named '$1': choose from build cluster test" >&2; exit 2 ;;
+  esac
+}
+
+[[ $# -gt 0 ]] || set -- build cluster test
+missing=()
+for group; do
+  list=$(packages "$group")
+  while read -r name why; do
+    [[ $(dpkg-query -W -f '${Status}' "$name" 2>/dev/null) == 'install ok installed' ]] && continue
+    printf 'packages: installing %s: %s\n' "$name" "$why" >&2
+    missing+=("$name")
+  done <<<"$list"
+done
+[[ ${#missing[@]} -gt 0 ]] || exit 0
+command -v apt-get >/dev/null || { echo "packages: no apt-get here; install by hand: ${missing[*]}" >&2; exit 1; }
+[[ $(id -u) == 0 ]] || { echo "packages: root is needed to install: ${missing[*]}" >&2; exit 1; }
+export DEBIAN_FRONTEND=noninteractive
+apt-get update -q >/dev/null
+# Services that a package brings (containerd's, for example) are not wanted: the cluster starts its own.
+policy=/usr/sbin/policy-rc.d
+if [[ ! -e $policy ]]; then
+  printf '#!/bin/sh\nexit 101\n' >"$policy"
+  chmod +x "$policy"
+  trap 'rm -f "$policy"' EXIT
+fi
+apt-get install -y -q --no-install-recommends "${missing[@]}" >/dev/null

@@ -1,0 +1,26 @@
+#!/usr/bin/env bash
+# `make down`: removes what `make up` made, the local cluster included.
+set -euo pipefail
+. "$(dirname "$0")/lib.sh"
+mkdir -p "$state"
+exec 8>"$state/up.lock"
+flock -w 60 8 || die "make up is still running on $state"
+
+build_tools
+if external_cluster; then
+  pulumi_env "$(stack_id)"
+  cd "$root"
+  if [[ -f $stack_config ]]; then
+    step 'pulumi destroy'
+    pulumi --non-interactive destroy --yes --skip-preview --stack dev --config-file "$stack_config" >&2
+    pulumi --non-interactive stack rm dev --yes --config-file "$stack_config" >&2
+  fi
+else
+  # The stack's objects go with the cluster, so there is nothing to destroy one by one.
+  mkdir -p "$root/bin"
+  (cd "$root" && go build -o "$root/bin/" ./test/cluster/cmd/cluster)
+  "$root/bin/cluster" down --name "$cluster" --bin-dir "$kube_bin"
+fi
+id=$(external_cluster && stack_id || echo "$cluster")
+rm -rf "${state:?}/pulumi/$id"
+note 'removed'

@@ -1,0 +1,113 @@
+# shellcheck shell=bash
+# What `make up`, `make down`, `make status` and the end-to-end tests share. Sourced, never run.
+#
+# $HOLDFAST_STATE    what runs keeps its state here   (default: holdfast in the user's state folder)
+# $HOLDFAST_CLUSTER  the local cluster's name         (default: dev)
+# $KUBECONFIG        set: that cluster is used, and no local one is started
+# $REGISTRY          with KUBECONFIG: where to push the images, and where the cluster pulls them from
+
+root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
+state=${HOLDFAST_STATE:-${XDG_STATE_HOME:-$HOME/.local/state}/holdfast}
+cluster=${HOLDFAST_CLUSTER:-dev}
+local_kubeconfig=$state/clusters/$cluster/kubeconfig
+export HOLDFAST_STATE=$state CGO_ENABLED=0
+
+# A KUBECONFIG that is the local cluster's own (the closing lines of `make up` suggest to export it) is no other cluster.
+external_cluster() { [[ -n ${KUBECONFIG:-} && $KUBECONFIG != "$local_kubeconfig" ]]; }
+
+step() { printf '\n\033[1m==> %s\033[0m\n' "$*" >&2; }
+note() { printf '    %s\n' "$*" >&2; }
+die() { printf 'error: %s\n' "$*" >&2; exit 1; }
+
+# build_tools sets kube_bin and pulumi_bin, and puts kubectl and pulumi first on PATH. What is installed
+# already is used when its version fits.
+build_tools() {
+  kube_bin='' pulumi_bin=''
+  if ! external_cluster || ! fits_kubectl; then
+    kube_bin=$("$root/tools/build.sh" kubernetes)
+    PATH=$kube_bin:$PATH
+  fi
+  if ! fits_pulumi; then
+    pulumi_bin=$("$root/tools/build.sh" pulumi)
+    PATH=$pulumi_bin:$PATH
+  fi
+  export PATH
+}
+
+# kubectl supports API servers one minor version away from its own.
+fits_kubectl() {
+  local minor
+  minor=$(kubectl version --client -o json 2>/dev/null | sed -n 's/.*"minor": *"\([0-9]*\).*/\1/p') || return 1
+  [[ -n $minor ]] && ((minor >= 36))
+}
+
+# An installed pulumi fits when it has the Kubernetes provider that the components were written for.
+fits_pulumi() {
+  command -v pulumi >/dev/null && command -v pulumi-language-go >/dev/null &&
+    PULUMI_SKIP_UPDATE_CHECK=true pulumi plugin ls --json 2>/dev/null | tr -d ' \n' | grep -q '"name":"kubernetes","kind":"resource","version":"4\.25\.'
+}
+
+# build_binaries compiles our own programs into $bin.
+build_binaries() {
+  bin=$root/bin
+  mkdir -p "$bin"
+  (cd "$root" && go build -ldflags "-s -w -X main.version=$(version)" -o "$bin/" ./operator/cmd/operator ./operator/cmd/lease-service ./operator/cmd/leasectl)
+  (cd "$root" && go build -o "$bin/" ./test/cluster/cmd/cluster)
+}
+
+# version is the nearest tag, or the commit. It must not differ between builds of the same sources.
+version() { git -C "$root" describe --tags --always 2>/dev/null || echo 0.0.0-dev; }
+
+# build_images makes the images as archives in $images, and sets operator_image, lease_image and etcd_image.
+# A tag is the hash of what is in the image: an image of the same name never differs, and a rebuilt program rolls out.
+build_images() {
+  images=$state/images
+  mkdir -p "$images"
+  local registry=${REGISTRY:-holdfast.local} tool_bin
+  tool_bin=${kube_bin:-$("$root/tools/build.sh" kubernetes)}
+  operator_image=$(image "$tool_bin" "$registry/operator" /operator "$bin/operator")
+  lease_image=$(image "$tool_bin" "$registry/lease-service" /lease-service "$bin/lease-service" "$bin/leasectl")
+  etcd_image=$(image "$tool_bin" "$registry/etcd" /etcd "$tool_bin/etcd")
+}
+
+# image TOOLS REPOSITORY ENTRYPOINT FILE...   prints the reference.
+image() {
+  local tools=$1 repository=$2 entrypoint=$3 tag archive
+  shift 3
+  tag=$(cat "$@" | sha256sum | cut -c1-12)
+  archive=$images/${repository##*/}-$tag.tar
+  if [[ ! -f $archive ]]; then
+    rm -f "$images/${repository##*/}"-*.tar
+    "$tools/image" -o "$archive" -ref "$repository:$tag" -entrypoint "$entrypoint" "$@" >&2
+  fi
+  printf '%s:%s\n' "$repository" "$tag"
+}
+
+# pulumi_env points pulumi at a stack of its own per cluster: state in files, the passphrase beside it.
+pulumi_env() {
+  local home=$state/pulumi/$1 plugin
+  mkdir -p "$home/state" "$home/home/plugins"
+  if [[ ! -f $home/passphrase ]]; then
+    (umask 077 && head -c 24 /dev/urandom | base64 >"$home/passphrase")
+  fi
+  if [[ -n $pulumi_bin ]]; then
+    for plugin in "$pulumi_bin"/plugins/*/; do
+      plugin=$(basename "$plugin")
+      mkdir -p "$home/home/plugins/$plugin"
+      ln -sf "$pulumi_bin/plugins/$plugin/"* "$home/home/plugins/$plugin/"
+    done
+    export PULUMI_HOME=$home/home PULUMI_DISABLE_AUTOMATIC_PLUGIN_ACQUISITION=true
+  fi
+  # Without "metadata=skip" an interrupted pulumi can leave an empty .attrs file that no later one can read.
+  export PULUMI_BACKEND_URL="file://$home/state?metadata=skip" PULUMI_CONFIG_PASSPHRASE_FILE=$home/passphrase PULUMI_SKIP_UPDATE_CHECK=true
+  stack_config=$home/Pulumi.dev.yaml
+}
+
+# stack_id names the pulumi state of the cluster in use.
+stack_id() {
+  if external_cluster; then
+    printf 'external-%s\n' "$(kubectl config view --minify -o 'jsonpath={.clusters[0].cluster.server}' | sha256sum | cut -c1-8)"
+  else
+    printf '%s\n' "$cluster"
+  fi
+}

@@ -1,0 +1,45 @@
+#!/usr/bin/env bash
+# Tests of the scripts' own promises that no end-to-end test reaches.
+set -uo pipefail
+cd "$(dirname "$0")/../.."
+passed=0 failed=0
+
+# expect NAME STATUS TEXT COMMAND...   the command exits with STATUS and prints TEXT.
+expect() {
+  local name=$1 status=$2 text=$3 output got
+  shift 3
+  output=$("$@" 2>&1 </dev/null)
+  got=$?
+  if [[ $got == "$status" && $output == *"$text"* ]]; then
+    passed=$((passed + 1))
+  else
+    failed=$((failed + 1))
+    printf 'FAIL %s: exit %s (want %s), output: %s\n' "$name" "$got" "$status" "$output"
+  fi
+}
+
+tmp=$(mktemp -d)
+trap 'rm -rf "$tmp"' EXIT
+
+expect 'an unknown tool group is named' 2 "no group named 'nonsense'" env HOLDFAST_CACHE="$tmp/cache" tools/build.sh nonsense
+expect 'no group is a usage error' 2 'usage' tools/build.sh
+expect 'an unknown package group is named' 2 "no group named 'nonsense'" tools/debian-packages.sh nonsense
+expect 'status without a cluster says how to start one' 1 'make up' env -u KUBECONFIG HOLDFAST_STATE="$tmp/state" tools/dev/status.sh
+expect 'render needs a known environment' 2 'dev prod' tools/dev/render.sh nonsense
+
+# A group whose build fails leaves nothing in the cache, so that the next run tries again.
+cp -r tools "$tmp/tools"
+mkdir "$tmp/tools/broken"
+printf 'EXPECT="no time"\nbuild_group() { touch "$1/half"; false; }\n' >"$tmp/tools/broken/build.conf"
+expect 'a failed build is reported' 1 'broken: building once' env HOLDFAST_CACHE="$tmp/cache" "$tmp/tools/build.sh" broken
+leftover=$(find "$tmp/cache" -name half)
+expect 'a failed build leaves nothing behind' 0 '' test -z "$leftover"
+printf 'EXPECT="no time"\nbuild_group() { echo built >"$1/tool"; }\n' >"$tmp/tools/broken/build.conf"
+expect 'a build is cached' 0 "$tmp/cache/tools/broken-" env HOLDFAST_CACHE="$tmp/cache" "$tmp/tools/build.sh" broken
+printf 'EXPECT="no time"\nbuild_group() { echo again >"$1/tool"; }\n' >"$tmp/tools/broken/build.conf"
+expect 'a changed group is built anew' 0 "$tmp/cache/tools/broken-" env HOLDFAST_CACHE="$tmp/cache" "$tmp/tools/build.sh" broken
+built=$(find "$tmp/cache/tools" -mindepth 1 -maxdepth 1 -name 'broken-*' | wc -l)
+expect 'the old build is kept for other checkouts' 0 '' test "$built" = 2
+
+printf '%d passed, %d failed\n' "$passed" "$failed"
+[[ $failed == 0 ]]

@@ -1,0 +1,13 @@
+#!/usr/bin/env bash
+# `make test-unit`: every test but the end-to-end ones. They run a real etcd and a real API server on loopback.
+set -euo pipefail
+. "$(dirname "$0")/lib.sh"
+"$root/tools/debian-packages.sh" build
+KUBEBUILDER_ASSETS=$("$root/tools/build.sh" kubernetes)
+export KUBEBUILDER_ASSETS
+cd "$root"
+step 'Unit tests'
+# Two packages at a time: each may run an API server or an etcd of its own.
+go test -p 2 -timeout 15m "${@:-./...}"
+step 'Tests of the scripts'
+tools/dev/scripts_test.sh

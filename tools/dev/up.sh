@@ -1,0 +1,61 @@
+#!/usr/bin/env bash
+# `make up`: from nothing to a tenant's lease service that a client has used.
+set -euo pipefail
+. "$(dirname "$0")/lib.sh"
+started=$SECONDS
+
+mkdir -p "$state"
+exec 8>"$state/up.lock"
+flock -n 8 || die "another make up or make down is running on $state"
+
+step '1/6 Debian packages'
+if external_cluster; then
+  note "using the cluster of KUBECONFIG=$KUBECONFIG"
+  "$root/tools/debian-packages.sh" build
+else
+  "$root/tools/debian-packages.sh" build cluster
+fi
+
+step '2/6 Tools (the first time about 20 minutes, afterwards none)'
+build_tools
+
+step '3/6 Holdfast itself (the first time about 3 minutes, afterwards seconds)'
+build_binaries
+build_images
+note "$operator_image"
+note "$lease_image"
+
+step '4/6 Cluster'
+if external_cluster; then
+  [[ -n ${REGISTRY:-} ]] || die 'the images have to come from a registry that the cluster reaches: set REGISTRY=host/path, and log in to it first'
+  for archive in "$images"/*.tar; do "${kube_bin:-$("$root/tools/build.sh" kubernetes)}/image" -push "$archive"; done
+else
+  "$bin/cluster" up --name "$cluster" --bin-dir "$kube_bin"
+  "$bin/cluster" load-image --name "$cluster" "$images"/*.tar
+  export KUBECONFIG=$local_kubeconfig
+fi
+
+step '5/6 pulumi up (about a minute)'
+pulumi_env "$(stack_id)"
+cp "$root/Pulumi.dev.yaml" "$stack_config"
+cd "$root"
+pulumi --non-interactive stack select --create dev >/dev/null
+configure() { pulumi --non-interactive config set --config-file "$stack_config" --stack dev --path "$1" "$2"; }
+configure holdfast:operator.image "$operator_image"
+configure holdfast:leaseService.image "$lease_image"
+configure holdfast:devEtcd.image "$etcd_image"
+pulumi --non-interactive up --yes --skip-preview --stack dev --config-file "$stack_config" --suppress-permalink >&2
+
+step '6/6 A client of the first tenant'
+"$root/tools/dev/try.sh"
+
+cat <<TXT
+
+Holdfast is up, after $((SECONDS - started)) s. To go on:
+  export KUBECONFIG=$KUBECONFIG PATH=${kube_bin:+$kube_bin:}$bin:\$PATH
+  kubectl get leaseservices -A -w
+  kubectl -n team-a port-forward service/leases 7400 &
+  leasectl --server 127.0.0.1:7400 lock my-job -- sleep 30
+  make status      # cluster, stack and tenants at any time
+  make down        # removes all of it
+TXT
