@@ -13,10 +13,9 @@ import (
 // GroupVersion is the group and version that every kind of this package is served under.
 var GroupVersion = schema.GroupVersion{Group: "dist.system", Version: "v1alpha1"}
 
-// AddToScheme adds the kinds of this package to a scheme.
-var AddToScheme = runtime.NewSchemeBuilder(addKnownTypes).AddToScheme
-
-func addKnownTypes(scheme *runtime.Scheme) error {
+// AddToScheme adds the kinds of this package to a scheme. It fails only for a scheme that has other types under
+// the same names.
+func AddToScheme(scheme *runtime.Scheme) error {
 	scheme.AddKnownTypes(GroupVersion,
 		&LeaseService{}, &LeaseServiceList{},
 	)

@@ -22,6 +22,10 @@ const (
 
 // Defaults of a LeaseServiceSpec that code needs beside the schema.
 const (
+	// DefaultReplicas is the number of pods when the spec names none.
+	DefaultReplicas = 1
+	// DefaultStorageSize is the size of the embedded etcd's volume when the spec names none.
+	DefaultStorageSize = "1Gi"
 	// DefaultLeaseTTLSeconds is the TTL of a lease whose Acquire names none.
 	DefaultLeaseTTLSeconds = 60
 	// LeaseServicePort is the port that lease service pods and their Services serve gRPC on.
@@ -30,28 +34,49 @@ const (
 	LeaseServiceMetricsPort = 7401
 )
 
+// NetworkPolicyMode says whether the operator keeps a NetworkPolicy around the pods.
+//
+// +kubebuilder:validation:Enum=Managed;None
+type NetworkPolicyMode string
+
+const (
+	// NetworkPolicyManaged keeps a NetworkPolicy that admits the pods' declared peers alone. It is the default.
+	NetworkPolicyManaged NetworkPolicyMode = "Managed"
+	// NetworkPolicyNone keeps none: whoever administers the namespace takes care of its network.
+	NetworkPolicyNone NetworkPolicyMode = "None"
+)
+
 // LeaseServiceSpec is what a tenant asks for.
 //
-// +kubebuilder:validation:XValidation:rule="self.replicas <= 1 || (has(self.etcdEndpoints) && size(self.etcdEndpoints) > 0)",message="more than one replica needs spec.etcdEndpoints: an embedded etcd is a development store of a single replica",fieldPath=".etcdEndpoints"
+// The rules that compare with the old object sit here and not on the fields themselves: a rule on an optional
+// field is not evaluated when that field is added or taken away, and both are changes that would lose leases.
+//
+// +kubebuilder:validation:XValidation:rule="self.replicas <= 1 || (has(self.etcdEndpoints) && size(self.etcdEndpoints) > 0)",messageExpression="'spec.replicas is ' + string(self.replicas) + ', and more than one replica needs spec.etcdEndpoints: the embedded etcd serves a single replica, for development'",fieldPath=".etcdEndpoints"
 // +kubebuilder:validation:XValidation:rule="!has(self.storage) || !has(self.etcdEndpoints) || size(self.etcdEndpoints) == 0",message="spec.storage is the volume of the embedded etcd: leave it out when spec.etcdEndpoints is set",fieldPath=".storage"
-// +kubebuilder:validation:XValidation:rule="(has(oldSelf.etcdEndpoints) && size(oldSelf.etcdEndpoints) > 0) == (has(self.etcdEndpoints) && size(self.etcdEndpoints) > 0)",message="a LeaseService cannot move between embedded and external etcd: its leases would be lost; create a new one instead",fieldPath=".etcdEndpoints"
+// +kubebuilder:validation:XValidation:rule="!has(self.etcd) || (has(self.etcdEndpoints) && size(self.etcdEndpoints) > 0)",message="spec.etcd says how an external etcd is used: leave it out, or set spec.etcdEndpoints",fieldPath=".etcd"
+// +kubebuilder:validation:XValidation:rule="(has(oldSelf.etcdEndpoints) && size(oldSelf.etcdEndpoints) > 0) == (has(self.etcdEndpoints) && size(self.etcdEndpoints) > 0)",message="spec.etcdEndpoints cannot be added or emptied later, since the leases stay in the etcd that was used first: create a new LeaseService instead",fieldPath=".etcdEndpoints"
+// +kubebuilder:validation:XValidation:rule="(has(oldSelf.etcd) && has(oldSelf.etcd.prefix) ? oldSelf.etcd.prefix : ”) == (has(self.etcd) && has(self.etcd.prefix) ? self.etcd.prefix : ”)",message="spec.etcd.prefix cannot be changed, added or removed, since the leases stay under the first one: create a new LeaseService instead",fieldPath=".etcd"
+// +kubebuilder:validation:XValidation:rule="(has(oldSelf.storage) ? string(oldSelf.storage.size) : '1Gi') == (has(self.storage) ? string(self.storage.size) : '1Gi')",message="spec.storage.size cannot be changed (1Gi when not given): a StatefulSet's volumes keep their size",fieldPath=".storage"
+// +kubebuilder:validation:XValidation:rule="(has(oldSelf.storage) && has(oldSelf.storage.storageClassName) ? oldSelf.storage.storageClassName : ”) == (has(self.storage) && has(self.storage.storageClassName) ? self.storage.storageClassName : ”)",message="spec.storage.storageClassName cannot be changed, added or removed: a volume keeps its class",fieldPath=".storage"
 type LeaseServiceSpec struct {
 	// Replicas is the number of lease service pods. Replicas share the work, and every one answers every call.
+	// Zero, or leaving it out, means one.
 	//
 	// +optional
 	// +kubebuilder:default=1
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=100
-	Replicas int32 `json:"replicas"`
+	Replicas int32 `json:"replicas,omitempty"`
 
-	// EtcdEndpoints are the client URLs of the etcd that keeps the leases, such as "http://etcd:2379".
+	// EtcdEndpoints are the client URLs of the etcd that keeps the leases, such as "http://etcd-cluster:2379".
+	// The server of an https URL is verified against the CA certificates of the image.
 	// Without any, the one replica runs an etcd of its own on a volume: for development only.
 	//
 	// +optional
 	// +listType=set
 	// +kubebuilder:validation:MaxItems=16
 	// +kubebuilder:validation:items:MaxLength=512
-	// +kubebuilder:validation:items:Pattern=`^https?://[^/\s]+$`
+	// +kubebuilder:validation:items:XValidation:rule="self.matches('^https?://([A-Za-z0-9]([-A-Za-z0-9.]*[A-Za-z0-9])?|[[][0-9A-Fa-f:.]+[]]):[0-9]{1,5}$')",message="an etcd endpoint in spec.etcdEndpoints is a client URL with a port and nothing after it: http://host:2379 or https://host:2379"
 	EtcdEndpoints []string `json:"etcdEndpoints,omitempty"`
 
 	// Etcd says how the external etcd is used.
@@ -60,23 +85,35 @@ type LeaseServiceSpec struct {
 	Etcd *LeaseServiceEtcd `json:"etcd,omitempty"`
 
 	// LeaseTTLSeconds is the time to live, in seconds, of a lease whose Acquire names none.
+	// Zero, or leaving it out, means 60.
 	//
 	// +optional
 	// +kubebuilder:default=60
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=86400
-	LeaseTTLSeconds int32 `json:"leaseTTLSeconds"`
+	LeaseTTLSeconds int32 `json:"leaseTTLSeconds,omitempty"`
 
 	// Image is the lease service image. Empty takes the image that the operator was configured with.
 	//
 	// +optional
 	// +kubebuilder:validation:MaxLength=512
+	// +kubebuilder:validation:XValidation:rule="!self.matches('[[:space:]]')",message="spec.image is an image reference such as registry.example/lease-service:v1, without blanks"
 	Image string `json:"image,omitempty"`
+
+	// ImagePullSecrets name Secrets of the same namespace that the kubelet pulls the image with.
+	// The operator itself never reads them.
+	//
+	// +optional
+	// +listType=map
+	// +listMapKey=name
+	// +kubebuilder:validation:MaxItems=16
+	ImagePullSecrets []LeaseServiceSecretReference `json:"imagePullSecrets,omitempty"`
 
 	// Resources are the compute resources of each pod.
 	//
 	// +optional
-	Resources corev1.ResourceRequirements `json:"resources,omitempty"`
+	// +kubebuilder:validation:XValidation:rule="!has(self.claims)",message="spec.resources.claims is not supported: a lease service uses no devices"
+	Resources corev1.ResourceRequirements `json:"resources,omitempty,omitzero"`
 
 	// Storage is the volume of the embedded etcd.
 	//
@@ -88,8 +125,14 @@ type LeaseServiceSpec struct {
 	// +optional
 	Scheduling *LeaseServiceScheduling `json:"scheduling,omitempty"`
 
+	// NetworkPolicy is Managed (the operator keeps a NetworkPolicy around the pods, the default) or None.
+	//
+	// +optional
+	// +kubebuilder:default=Managed
+	NetworkPolicy NetworkPolicyMode `json:"networkPolicy,omitempty"`
+
 	// AllowedClients lists who may open connections to the pods, beside pods of the same namespace and the
-	// operator. It becomes the ingress rule of a NetworkPolicy.
+	// operator. It becomes an ingress rule of the managed NetworkPolicy.
 	//
 	// +optional
 	// +listType=atomic
@@ -104,31 +147,39 @@ type LeaseServiceSpec struct {
 
 // LeaseServiceEtcd says how an external etcd is used.
 type LeaseServiceEtcd struct {
-	// Prefix is the start of every key that this LeaseService writes, and ends in "/".
+	// Prefix is the start of every key that this LeaseService writes, and begins and ends in "/".
 	// Empty takes "/holdfast/<namespace>/<name>/".
 	//
 	// +optional
 	// +kubebuilder:validation:MaxLength=256
-	// +kubebuilder:validation:Pattern=`^(/[A-Za-z0-9][A-Za-z0-9_.-]*)+/$`
-	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="spec.etcd.prefix cannot be changed: the leases stay under the old one"
+	// +kubebuilder:validation:XValidation:rule="self.matches('^(/[A-Za-z0-9][A-Za-z0-9_.-]*)+/$')",message="spec.etcd.prefix is a path of letters, digits, '_', '.' and '-' that begins and ends in '/', such as /holdfast/team-a/locks/"
 	Prefix string `json:"prefix,omitempty"`
 }
 
-// LeaseServiceStorage is the volume of the embedded etcd. It is kept when the LeaseService is deleted with
-// its PersistentVolumeClaim orphaned, and never shrinks.
+// LeaseServiceSecretReference names a Secret of the LeaseService's namespace.
+type LeaseServiceSecretReference struct {
+	// Name of the Secret.
+	//
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	Name string `json:"name"`
+}
+
+// LeaseServiceStorage is the volume of the embedded etcd. Its PersistentVolumeClaim outlives the LeaseService:
+// a LeaseService of the same name finds its leases and, above all, keeps its fencing tokens rising.
 type LeaseServiceStorage struct {
 	// Size of the volume.
 	//
 	// +optional
 	// +kubebuilder:default="1Gi"
-	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="spec.storage.size cannot be changed"
-	Size resource.Quantity `json:"size"`
+	// +kubebuilder:validation:XValidation:rule="quantity(string(self)).isGreaterThan(quantity('0'))",message="spec.storage.size is more than zero, such as 1Gi"
+	Size resource.Quantity `json:"size,omitempty,omitzero"`
 
 	// StorageClassName of the volume; empty takes the cluster's default.
 	//
 	// +optional
 	// +kubebuilder:validation:MaxLength=253
-	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="spec.storage.storageClassName cannot be changed"
 	StorageClassName string `json:"storageClassName,omitempty"`
 }
 
@@ -153,6 +204,8 @@ type LeaseServiceScheduling struct {
 }
 
 // LeaseServiceClient selects pods that may connect.
+//
+// +kubebuilder:validation:XValidation:rule="has(self.namespaceSelector) || has(self.podSelector)",message="an entry of spec.allowedClients needs namespaceSelector, podSelector or both: an empty one would admit nobody"
 type LeaseServiceClient struct {
 	// NamespaceSelector selects namespaces by label; together with podSelector, pods in those namespaces.
 	//

@@ -1,0 +1,40 @@
+package crds
+
+import (
+	rbacv1 "k8s.io/api/rbac/v1"
+
+	v1alpha1 "github.com/holdfast-io/holdfast/operator/api/v1alpha1"
+)
+
+// TenantRules are the rules of the Role that the operator needs in every namespace it watches. A test runs the
+// controllers under exactly these, so a verb that is missing fails there and one that is added is seen in review.
+//
+// There is no rule for Secrets, none for PersistentVolumeClaims (a StatefulSet keeps its own), and no verb "update":
+// the operator writes by server-side apply, which is "patch", and "create" for an object that does not exist yet.
+func TenantRules() []rbacv1.PolicyRule {
+	read := []string{"get", "list", "watch"}
+	own := []string{"get", "list", "watch", "create", "patch", "delete"}
+	return []rbacv1.PolicyRule{
+		{APIGroups: []string{v1alpha1.GroupVersion.Group}, Resources: []string{"leaseservices"}, Verbs: read},
+		{APIGroups: []string{v1alpha1.GroupVersion.Group}, Resources: []string{"leaseservices/status"}, Verbs: []string{"get", "patch"}},
+		// Clusters that enforce owner references ask for this verb of whoever sets blockOwnerDeletion.
+		{APIGroups: []string{v1alpha1.GroupVersion.Group}, Resources: []string{"leaseservices/finalizers"}, Verbs: []string{"update"}},
+		{APIGroups: []string{""}, Resources: []string{"serviceaccounts", "services"}, Verbs: own},
+		{APIGroups: []string{""}, Resources: []string{"pods"}, Verbs: read},
+		{APIGroups: []string{"apps"}, Resources: []string{"statefulsets"}, Verbs: own},
+		{APIGroups: []string{"policy"}, Resources: []string{"poddisruptionbudgets"}, Verbs: own},
+		{APIGroups: []string{"networking.k8s.io"}, Resources: []string{"networkpolicies"}, Verbs: own},
+		{APIGroups: []string{"events.k8s.io"}, Resources: []string{"events"}, Verbs: []string{"create", "patch"}},
+		{APIGroups: []string{""}, Resources: []string{"events"}, Verbs: []string{"create", "patch"}},
+	}
+}
+
+// OperatorRules are the rules of the Role that the operator needs in its own namespace: the Lease by which its
+// replicas elect one of them, and the events that they write about the election.
+func OperatorRules() []rbacv1.PolicyRule {
+	return []rbacv1.PolicyRule{
+		{APIGroups: []string{"coordination.k8s.io"}, Resources: []string{"leases"}, Verbs: []string{"get", "create", "update"}},
+		{APIGroups: []string{"events.k8s.io"}, Resources: []string{"events"}, Verbs: []string{"create", "patch"}},
+		{APIGroups: []string{""}, Resources: []string{"events"}, Verbs: []string{"create", "patch"}},
+	}
+}

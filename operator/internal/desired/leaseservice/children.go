@@ -1,0 +1,32 @@
+package leaseservice
+
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	v1alpha1 "github.com/holdfast-io/holdfast/operator/api/v1alpha1"
+)
+
+// Object is an API object of any kind.
+type Object interface {
+	metav1.Object
+	runtime.Object
+}
+
+// Children returns every child that the spec wants, in the order in which they are to be applied: what a pod refers
+// to comes before the StatefulSet, so that no pod starts without its policy, its account or its name in the DNS.
+// The error is ErrNoImage.
+func Children(ls *v1alpha1.LeaseService, settings Settings) ([]Object, error) {
+	set, err := StatefulSet(ls, settings)
+	if err != nil {
+		return nil, err
+	}
+	children := []Object{ServiceAccount(ls), PeersService(ls), ClientService(ls)}
+	if policy := NetworkPolicy(ls, settings); policy != nil {
+		children = append(children, policy)
+	}
+	if budget := PodDisruptionBudget(ls); budget != nil {
+		children = append(children, budget)
+	}
+	return append(children, set), nil
+}
