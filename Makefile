@@ -41,7 +41,7 @@ tools: ## Build all pinned tools into the cache
 	@tools/build.sh kubernetes pulumi generate lint
 
 images: ## Build the images as archives for the local cluster
-	@bash -c '. tools/dev/lib.sh; build_tools; build_binaries; build_images; ls -l "$$images"'
+	@bash -c '. tools/dev/lib.sh; build_tools; build_binaries; find_images; ls -l "$$images"'
 
 push: ## Build multi-architecture images and push them: make push REGISTRY=host/path TAG=v1
 	docker buildx build --platform linux/amd64,linux/arm64 --target operator -t $(REGISTRY)/operator:$(TAG) --push -f tools/dev/Dockerfile .

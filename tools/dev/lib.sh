@@ -4,7 +4,8 @@
 # $HOLDFAST_STATE    what runs keeps its state here   (default: holdfast in the user's state folder)
 # $HOLDFAST_CLUSTER  the local cluster's name         (default: dev)
 # $KUBECONFIG        set: that cluster is used, and no local one is started
-# $REGISTRY          with KUBECONFIG: where to push the images, and where the cluster pulls them from
+# $REGISTRY, $TAG    with KUBECONFIG: where that cluster pulls the images from (`make push` puts them there)
+# $ETCD_IMAGE        with KUBECONFIG: the image of the development etcd
 
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 state=${HOLDFAST_STATE:-${XDG_STATE_HOME:-$HOME/.local/state}/holdfast}
@@ -58,29 +59,35 @@ build_binaries() {
 # version is the nearest tag, or the commit. It must not differ between builds of the same sources.
 version() { git -C "$root" describe --tags --always 2>/dev/null || echo 0.0.0-dev; }
 
-# build_images makes the images as archives in $images, and sets operator_image, lease_image and etcd_image.
-# A tag is the hash of what is in the image: an image of the same name never differs, and a rebuilt program rolls out.
-build_images() {
+# find_images sets operator_image, lease_image and etcd_image. For the local cluster it makes them, as archives in
+# $images. A tag is the hash of what is in the image: images of one name never differ, and a rebuilt program rolls out.
+find_images() {
+  if external_cluster; then
+    [[ -n ${REGISTRY:-} && -n ${TAG:-} ]] ||
+      die 'the cluster of KUBECONFIG pulls its images: run "make push REGISTRY=host/path TAG=v1", then "make up" with the same two'
+    operator_image=$REGISTRY/operator:$TAG lease_image=$REGISTRY/lease-service:$TAG
+    etcd_image=${ETCD_IMAGE:-gcr.io/etcd-development/etcd:v3.7.3}
+    return
+  fi
   images=$state/images
   mkdir -p "$images"
-  local registry=${REGISTRY:-holdfast.local} tool_bin
-  tool_bin=${kube_bin:-$("$root/tools/build.sh" kubernetes)}
-  operator_image=$(image "$tool_bin" "$registry/operator" /operator "$bin/operator")
-  lease_image=$(image "$tool_bin" "$registry/lease-service" /lease-service "$bin/lease-service" "$bin/leasectl")
-  etcd_image=$(image "$tool_bin" "$registry/etcd" /etcd "$tool_bin/etcd")
+  operator_image=$(image operator /operator "$bin/operator")
+  lease_image=$(image lease-service /lease-service "$bin/lease-service" "$bin/leasectl")
+  # The path is that of etcd's own image.
+  etcd_image=$(image etcd /usr/local/bin/etcd "$kube_bin/etcd:/usr/local/bin/etcd")
 }
 
-# image TOOLS REPOSITORY ENTRYPOINT FILE...   prints the reference.
+# image NAME ENTRYPOINT FILE[:PATH]...   makes an archive if there is none of that content, and prints the reference.
 image() {
-  local tools=$1 repository=$2 entrypoint=$3 tag archive
-  shift 3
-  tag=$(cat "$@" | sha256sum | cut -c1-12)
-  archive=$images/${repository##*/}-$tag.tar
+  local name=$1 entrypoint=$2 tag archive
+  shift 2
+  tag=$(cat "${@%%:*}" | sha256sum | cut -c1-12)
+  archive=$images/$name-$tag.tar
   if [[ ! -f $archive ]]; then
-    rm -f "$images/${repository##*/}"-*.tar
-    "$tools/image" -o "$archive" -ref "$repository:$tag" -entrypoint "$entrypoint" "$@" >&2
+    rm -f "$images/$name"-*.tar
+    "$kube_bin/image" -o "$archive" -ref "holdfast.local/$name:$tag" -entrypoint "$entrypoint" "$@" >&2
   fi
-  printf '%s:%s\n' "$repository" "$tag"
+  printf 'holdfast.local/%s:%s\n' "$name" "$tag"
 }
 
 # pulumi_env points pulumi at a stack of its own per cluster: state in files, the passphrase beside it.

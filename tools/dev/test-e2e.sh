@@ -7,7 +7,7 @@ set -euo pipefail
 unset KUBECONFIG # the tests never touch a cluster that they did not start
 build_tools
 build_binaries
-build_images
+find_images
 export HOLDFAST_KUBE_BIN=$kube_bin HOLDFAST_BIN=$bin HOLDFAST_PULUMI_BIN=$pulumi_bin HOLDFAST_IMAGES=$images
 export HOLDFAST_OPERATOR_IMAGE=$operator_image HOLDFAST_LEASE_IMAGE=$lease_image HOLDFAST_ETCD_IMAGE=$etcd_image
 cd "$root"

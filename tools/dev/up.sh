@@ -21,14 +21,13 @@ build_tools
 
 step '3/6 Holdfast itself (the first time about 3 minutes, afterwards seconds)'
 build_binaries
-build_images
+find_images
 note "$operator_image"
 note "$lease_image"
 
 step '4/6 Cluster'
 if external_cluster; then
-  [[ -n ${REGISTRY:-} ]] || die 'the images have to come from a registry that the cluster reaches: set REGISTRY=host/path, and log in to it first'
-  for archive in "$images"/*.tar; do "${kube_bin:-$("$root/tools/build.sh" kubernetes)}/image" -push "$archive"; done
+  kubectl cluster-info >/dev/null || die "the cluster of KUBECONFIG=$KUBECONFIG does not answer"
 else
   "$bin/cluster" up --name "$cluster" --bin-dir "$kube_bin"
   "$bin/cluster" load-image --name "$cluster" "$images"/*.tar
