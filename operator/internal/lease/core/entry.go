@@ -1,0 +1,310 @@
+package core
+
+import (
+	"fmt"
+	"slices"
+	"time"
+)
+
+// maxOpWrites bounds the writes of one op, so that it always fits one store transaction.
+const maxOpWrites = 100
+
+// maxOpChanges bounds the records an op rewrites, since each may carry a large value.
+const maxOpChanges = 8
+
+// entry is what a shard knows of one name. At most one op of a name is in flight, so that its changes
+// reach the store in the order in which they were decided.
+type entry struct {
+	name     string
+	holds    []*hold // by token
+	queue    []*waiter
+	flight   *flight
+	reads    []read // wait for the flight
+	revision int64
+}
+
+type hold struct {
+	Hold
+	entry    *entry
+	deadline Instant
+	// revokeAt is when the present revocation's period ends.
+	revokeAt Instant
+	// ending is set once the end is decided. The hold still excludes others until that is committed.
+	ending EndReason
+	enders []ender
+	// next is a change that waits for the flight before it; flying is one that is being committed.
+	next, flying *Hold
+	changers     []changer
+	// sharers counts the callers that were told of the grant (repetitions of one request).
+	sharers int
+	timer   timer
+}
+
+// ender waits for the end of a hold: its releaser, or who revoked it.
+type ender struct {
+	ticket  Ticket
+	revoker bool
+}
+
+type changer struct {
+	ticket Ticket
+	flying bool
+}
+
+type waiter struct {
+	req      AcquireRequest
+	entry    *entry
+	tickets  []Ticket
+	since    Instant
+	deadline Instant // 0: none
+	// takeover is the hold whose holder transfers it to this waiter.
+	takeover *hold
+	movers   []Ticket
+	timer    timer
+}
+
+// flight is an op that is being committed.
+type flight struct {
+	ends    []*hold
+	grant   *waiter
+	granted *hold
+	changes []*hold
+}
+
+type read struct {
+	ticket Ticket
+	// token is set for a check, 0 for a view.
+	token int64
+	queue bool
+}
+
+func (e *entry) empty() bool {
+	return len(e.holds) == 0 && len(e.queue) == 0 && e.flight == nil && len(e.reads) == 0
+}
+
+func (e *entry) byToken(token int64) *hold {
+	for _, h := range e.holds {
+		if h.Token == token {
+			return h
+		}
+	}
+	return nil
+}
+
+func (e *entry) byRequest(id string) *hold {
+	for _, h := range e.holds {
+		if h.RequestID == id {
+			return h
+		}
+	}
+	return nil
+}
+
+func (e *entry) waiting(id string) *waiter {
+	if e.flight != nil && e.flight.grant != nil && e.flight.grant.req.RequestID == id {
+		return e.flight.grant
+	}
+	for _, w := range e.queue {
+		if w.req.RequestID == id {
+			return w
+		}
+	}
+	return nil
+}
+
+// conflict says why a request can never share the name with what is there, whatever it waits for.
+func (e *entry) conflict(req *AcquireRequest) error {
+	check := func(mode Mode, total int32) error {
+		if (mode == Permits) == (req.Mode == Permits) && total == req.PermitsTotal {
+			return nil
+		}
+		return &ModeConflictError{Name: e.name, Have: describe(mode, total), Want: describe(req.Mode, req.PermitsTotal)}
+	}
+	for _, h := range e.holds {
+		if h.ending == 0 {
+			if err := check(h.Mode, h.PermitsTotal); err != nil {
+				return err
+			}
+		}
+	}
+	if e.flight != nil && e.flight.grant != nil {
+		w := e.flight.grant
+		if err := check(w.req.Mode, w.req.PermitsTotal); err != nil {
+			return err
+		}
+	}
+	for _, w := range e.queue {
+		if err := check(w.req.Mode, w.req.PermitsTotal); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func describe(mode Mode, total int32) string {
+	if mode == Permits {
+		return fmt.Sprintf("%d permits", total)
+	}
+	return "an exclusive or shared lease"
+}
+
+// fits says whether a request can be granted beside the remaining holds.
+func fits(req *AcquireRequest, remaining []*hold) bool {
+	switch req.Mode {
+	case Shared:
+		for _, h := range remaining {
+			if h.Mode != Shared {
+				return false
+			}
+		}
+		return true
+	case Permits:
+		taken := req.Permits
+		for _, h := range remaining {
+			if h.Mode != Permits {
+				return false
+			}
+			taken += h.PermitsHeld
+		}
+		return taken <= req.PermitsTotal
+	default:
+		return len(remaining) == 0
+	}
+}
+
+// freeSlot is the smallest slot that no remaining hold has.
+func freeSlot(remaining []*hold) int32 {
+	for slot := int32(0); ; slot++ {
+		if !slices.ContainsFunc(remaining, func(h *hold) bool { return h.Slot == slot }) {
+			return slot
+		}
+	}
+}
+
+// plan decides the next op of the name: which holds end, which change, and who is granted. It returns nil
+// when there is nothing to do. It is the only place where a grant is decided.
+//
+// Only the first waiter is ever considered, which makes the line first come, first served in every mode.
+// One grant an op, because the token is the revision of the op's transaction, and tokens tell holds apart.
+func (e *entry) plan(wall time.Time) (*flight, Op) {
+	f := &flight{}
+	remaining := make([]*hold, 0, len(e.holds))
+	var first *waiter
+	if len(e.queue) > 0 {
+		first = e.queue[0]
+	}
+	for _, h := range e.holds {
+		transfer := first != nil && first.takeover == h
+		if (h.ending != 0 || transfer) && len(f.ends) < maxOpWrites/2 {
+			if h.ending == 0 {
+				h.ending = Transferred
+			}
+			f.ends = append(f.ends, h)
+			continue
+		}
+		remaining = append(remaining, h)
+	}
+	op := Op{Name: e.name}
+	slot := int32(-1)
+	if first != nil && fits(&first.req, remaining) {
+		slot = freeSlot(remaining)
+		f.grant, f.granted = first, first.hold(slot, wall)
+		op.Writes = append(op.Writes, Write{Slot: slot, Hold: &f.granted.Hold})
+	}
+	for _, h := range f.ends {
+		op.Ends = append(op.Ends, End{Slot: h.Slot, Reason: h.ending})
+		if h.Slot != slot {
+			op.Writes = append(op.Writes, Write{Slot: h.Slot})
+		}
+	}
+	for _, h := range remaining {
+		if h.next != nil && h.ending == 0 && len(f.changes) < maxOpChanges {
+			h.flying, h.next = h.next, nil
+			for i := range h.changers {
+				h.changers[i].flying = true
+			}
+			f.changes = append(f.changes, h)
+			op.Writes = append(op.Writes, Write{Slot: h.Slot, Hold: h.flying})
+		}
+	}
+	if len(op.Writes) == 0 {
+		return nil, Op{}
+	}
+	return f, op
+}
+
+// hold makes the hold a waiter is going to get.
+func (w *waiter) hold(slot int32, wall time.Time) *hold {
+	h := &hold{entry: w.entry, Hold: Hold{
+		Slot: slot, Holder: w.req.Holder, Identity: w.req.Identity, RequestID: w.req.RequestID, Mode: w.req.Mode,
+		PermitsHeld: w.req.Permits, PermitsTotal: w.req.PermitsTotal, TTL: w.req.TTL, AcquiredAt: wall,
+		Metadata: w.req.Metadata, Value: w.req.Value,
+	}}
+	h.timer = timer{hold: h, index: -1}
+	return h
+}
+
+// latest is the hold as the last accepted change leaves it.
+func (h *hold) latest() Hold {
+	switch {
+	case h.next != nil:
+		return *h.next
+	case h.flying != nil:
+		return *h.flying
+	}
+	return h.Hold
+}
+
+// due is when the hold must be looked at again: when it expires, or when its revocation ends it.
+func (h *hold) due() Instant {
+	if h.Revocation != nil && h.Revocation.Force && h.Revocation.Period > 0 {
+		return min(h.deadline, h.revokeAt)
+	}
+	return h.deadline
+}
+
+func (h *hold) view(now Instant) HoldView {
+	v := HoldView{Hold: h.Hold, ExpiresIn: max(0, h.deadline.Sub(now))}
+	if h.Revocation != nil {
+		v.RevokeIn = h.revokeAt.Sub(now)
+	}
+	return v
+}
+
+func (e *entry) views(now Instant, limit int) []HoldView {
+	n := len(e.holds)
+	if limit > 0 {
+		n = min(n, limit)
+	}
+	views := make([]HoldView, 0, n)
+	for _, h := range e.holds[:n] {
+		views = append(views, h.view(now))
+	}
+	return views
+}
+
+func (e *entry) lease(now Instant, queue bool, grace time.Duration) LeaseView {
+	v := LeaseView{
+		Name: e.name, Holds: e.views(now, 0), Waiters: len(e.queue), Revision: e.revision, GraceFor: grace,
+	}
+	if queue {
+		for _, w := range e.queue {
+			v.Queue = append(v.Queue, WaiterView{
+				Holder: w.req.Holder, Identity: w.req.Identity, RequestID: w.req.RequestID,
+				Mode: w.req.Mode, Permits: w.req.Permits, Waited: now.Sub(w.since),
+			})
+		}
+	}
+	return v
+}
+
+func (e *entry) check(now Instant, token int64) CheckResult {
+	var result CheckResult
+	for _, h := range e.holds {
+		result.Newest = max(result.Newest, h.Token)
+		if h.Token == token {
+			result.Current, result.ExpiresIn = true, max(0, h.deadline.Sub(now))
+		}
+	}
+	return result
+}
