@@ -1,0 +1,74 @@
+package components
+
+import (
+	"fmt"
+
+	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/holdfast-io/holdfast/components/kube"
+	"github.com/holdfast-io/holdfast/operator/api/v1alpha1"
+)
+
+// LeaseServiceArgs configures a [LeaseService].
+type LeaseServiceArgs struct {
+	// Metadata of the object; name and namespace are required.
+	Metadata metav1.ObjectMeta
+	// Spec is sent as it is, but for zero Replicas and LeaseTTLSeconds, which become 1 and
+	// [v1alpha1.DefaultLeaseTTLSeconds].
+	Spec v1alpha1.LeaseServiceSpec
+	// SkipAwait lets the update go on before the object is Ready.
+	SkipAwait bool
+}
+
+// LeaseService is the custom resource LeaseService. Unless told otherwise an update waits until its condition Ready is
+// True for the generation that was applied.
+type LeaseService struct {
+	pulumi.CustomResourceState
+
+	// Metadata is the object's metadata as the API server returned it.
+	Metadata pulumi.MapOutput `pulumi:"metadata"`
+	// Spec with the API server's defaults filled in.
+	Spec pulumi.MapOutput `pulumi:"spec"`
+	// Status as the operator reported it when the object became Ready.
+	Status pulumi.MapOutput `pulumi:"status"`
+}
+
+// NewLeaseService registers a LeaseService under the logical name.
+func NewLeaseService(
+	ctx *pulumi.Context, name string, args *LeaseServiceArgs, opts ...pulumi.ResourceOption,
+) (*LeaseService, error) {
+	if args.Metadata.Name == "" || args.Metadata.Namespace == "" {
+		return nil, fmt.Errorf("LeaseService %s: metadata.name %q and metadata.namespace %q must both be set",
+			name, args.Metadata.Name, args.Metadata.Namespace)
+	}
+	res := &LeaseService{}
+	opts = append([]pulumi.ResourceOption{timeouts("5m", "10m", "5m")}, opts...)
+	if err := kube.Register(ctx, name, leaseServiceObject(args), res, opts...); err != nil {
+		return nil, err
+	}
+	return res, nil
+}
+
+func leaseServiceObject(args *LeaseServiceArgs) *v1alpha1.LeaseService {
+	object := &v1alpha1.LeaseService{
+		TypeMeta:   kube.Type(v1alpha1.GroupVersion, "LeaseService"),
+		ObjectMeta: *args.Metadata.DeepCopy(),
+		Spec:       *args.Spec.DeepCopy(),
+	}
+	if object.Spec.Replicas == 0 {
+		object.Spec.Replicas = 1
+	}
+	if object.Spec.LeaseTTLSeconds == 0 {
+		object.Spec.LeaseTTLSeconds = v1alpha1.DefaultLeaseTTLSeconds
+	}
+	if object.Annotations == nil {
+		object.Annotations = map[string]string{}
+	}
+	if args.SkipAwait {
+		object.Annotations[annotationSkipAwait] = "true"
+	} else {
+		object.Annotations[annotationWaitFor] = "condition=" + v1alpha1.ConditionReady
+	}
+	return object
+}

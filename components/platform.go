@@ -1,0 +1,163 @@
+package components
+
+import (
+	"fmt"
+
+	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+
+	"github.com/holdfast-io/holdfast/components/kube"
+	"github.com/holdfast-io/holdfast/crds"
+)
+
+const (
+	platformType = "holdfast:index:Platform"
+	// operatorName is the name of every object of the operator.
+	operatorName = "holdfast-operator"
+)
+
+// DefaultNamespace is the namespace of a [Platform] that names none.
+const DefaultNamespace = "holdfast-system"
+
+// PlatformArgs configures a [Platform].
+type PlatformArgs struct {
+	// Namespace that is made for the operator. Empty takes [DefaultNamespace].
+	Namespace string
+	// Operator configures the operator.
+	Operator OperatorArgs
+	// TenantNamespaces are the namespaces that the operator watches, each with the operator's Role in it. None: it
+	// watches its own namespace only.
+	TenantNamespaces []string
+	// After lists what has to exist before the operator is started or told of new namespaces: the [TenantSpace]s.
+	After []pulumi.Resource
+	// DeleteCRDs lets the CRDs go with the component. Otherwise they stay in the cluster, since every object of their
+	// kinds, of whatever stack, would be deleted with them.
+	DeleteCRDs bool
+	// ArgoCD adds an Argo CD Application. Nil: none.
+	ArgoCD *ArgoCDArgs
+}
+
+// OperatorArgs configures the operator's Deployment.
+type OperatorArgs struct {
+	// Image of the operator; required.
+	Image string
+	// LeaseServiceImage is the image of a LeaseService that names none; required.
+	LeaseServiceImage string
+	// Replicas, of which one is elected to work and the others stand by. Zero means 1.
+	Replicas int32
+	// Resources of the container.
+	Resources corev1.ResourceRequirements
+	// LogLevel is "debug", "info", "warn" or "error". Empty means "info".
+	LogLevel string
+	// MaxConcurrentReconciles of LeaseServices. Zero means 4.
+	MaxConcurrentReconciles int
+}
+
+// Platform is the operator and all that it needs.
+type Platform struct {
+	pulumi.ResourceState
+
+	// Namespace is the operator's namespace.
+	Namespace pulumi.StringOutput `pulumi:"namespace"`
+	// OperatorImage is the image that runs, known once its rollout is complete.
+	OperatorImage pulumi.StringOutput `pulumi:"operatorImage"`
+}
+
+// NewPlatform registers a Platform. Custom resources should depend on it, so that they are created when the operator
+// runs and are deleted before it.
+func NewPlatform(
+	ctx *pulumi.Context, name string, args *PlatformArgs, opts ...pulumi.ResourceOption,
+) (*Platform, error) {
+	if args.Operator.Image == "" || args.Operator.LeaseServiceImage == "" {
+		return nil, fmt.Errorf("Platform %s: operator.image %q and operator.leaseServiceImage %q must both be set",
+			name, args.Operator.Image, args.Operator.LeaseServiceImage)
+	}
+	platform := &Platform{}
+	if err := ctx.RegisterComponentResource(platformType, name, platform, opts...); err != nil {
+		return nil, fmt.Errorf("register Platform %s: %w", name, err)
+	}
+	namespace := orDefault(args.Namespace, DefaultNamespace)
+	own := children{ctx: ctx, name: name, parent: platform}
+	definitions, err := addCRDs(own, args.DeleteCRDs)
+	if err != nil {
+		return nil, err
+	}
+	ns, err := own.add("namespace", restrictedNamespace(namespace, operatorLabels()), timeouts("", "", "5m"))
+	if err != nil {
+		return nil, err
+	}
+	deployment, err := addOperator(own, namespace, args, ns, definitions)
+	if err != nil {
+		return nil, err
+	}
+	if args.ArgoCD != nil {
+		if _, err := own.add("application", argoApplication(args.ArgoCD, namespace),
+			pulumi.DependsOn([]pulumi.Resource{deployment})); err != nil {
+			return nil, err
+		}
+	}
+	platform.Namespace = after(ns, namespace)
+	platform.OperatorImage = after(deployment, args.Operator.Image)
+	return platform, ctx.RegisterResourceOutputs(platform, pulumi.Map{
+		"namespace": platform.Namespace, "operatorImage": platform.OperatorImage,
+	})
+}
+
+// addCRDs registers the definitions. Each is awaited until the API server serves it, and applied by force: the CRDs are
+// this project's own, and one that was left by an earlier stack has another field manager.
+func addCRDs(own children, deleted bool) ([]pulumi.Resource, error) {
+	list := make([]child, 0)
+	for _, crd := range crds.All() {
+		if crd.Annotations == nil {
+			crd.Annotations = map[string]string{}
+		}
+		crd.Annotations[annotationWaitFor] = "condition=Established"
+		crd.Annotations[annotationPatchForce] = "true"
+		list = append(list, child{"crd-" + crd.Spec.Names.Plural, crd})
+	}
+	return own.addAll(list, pulumi.RetainOnDelete(!deleted), timeouts("2m", "2m", "2m"))
+}
+
+func addOperator(
+	own children, namespace string, args *PlatformArgs, ns pulumi.Resource, definitions []pulumi.Resource,
+) (*kube.Resource, error) {
+	config, err := operatorConfigMap(namespace, args)
+	if err != nil {
+		return nil, err
+	}
+	within := pulumi.DependsOn([]pulumi.Resource{ns})
+	before, err := own.addAll([]child{
+		{"serviceaccount", operatorServiceAccount(namespace)},
+		{"role", role(objectMeta(namespace, operatorName, operatorLabels()), operatorRules(args))},
+		{"rolebinding", roleBinding(objectMeta(namespace, operatorName, operatorLabels()), namespace)},
+		{"configmap", config},
+		{"networkpolicy", operatorPolicy(namespace)},
+	}, within)
+	if err != nil {
+		return nil, err
+	}
+	beside := []child{{"service", operatorService(namespace)}}
+	if replicas(args) > 1 {
+		beside = append(beside, child{"pdb", operatorPDB(namespace)})
+	}
+	if _, err := own.addAll(beside, within); err != nil {
+		return nil, err
+	}
+	before = append(before, ns)
+	before = append(before, definitions...)
+	before = append(before, args.After...)
+	return own.add("deployment", operatorDeployment(namespace, args, config), pulumi.DependsOn(before),
+		timeouts("5m", "5m", "5m"))
+}
+
+// operatorRules are the operator's rules in its own namespace, which it also serves when it is given no other.
+func operatorRules(args *PlatformArgs) []rbacv1.PolicyRule {
+	rules := crds.OperatorRules()
+	if len(args.TenantNamespaces) == 0 {
+		rules = append(rules, crds.TenantRules()...)
+	}
+	return rules
+}
+
+func replicas(args *PlatformArgs) int32 { return max(args.Operator.Replicas, 1) }

@@ -1,0 +1,138 @@
+package components
+
+import (
+	"fmt"
+
+	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
+	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/holdfast-io/holdfast/components/kube"
+	"github.com/holdfast-io/holdfast/crds"
+)
+
+const tenantSpaceType = "holdfast:index:TenantSpace"
+
+// TenantSpaceArgs configures a [TenantSpace].
+type TenantSpaceArgs struct {
+	// Tenant is the name of the tenant, put on every object as a label; required.
+	Tenant string
+	// Namespace of the tenant. Empty takes the tenant's name.
+	Namespace string
+	// ExistingNamespace says that the namespace exists: it is neither made nor deleted, its labels stay as they are.
+	ExistingNamespace bool
+	// OperatorNamespace is where the operator runs. Empty takes [DefaultNamespace].
+	OperatorNamespace string
+	// Quota limits what the namespace may hold in total. Empty: no quota.
+	Quota corev1.ResourceList
+}
+
+// TenantSpace is a namespace prepared for one tenant: Pod Security "restricted", a quota, network policies that close it
+// to every other namespace, and the operator's Role. It comes before the operator learns of the namespace, for an
+// operator that watches what it may not list never becomes ready.
+type TenantSpace struct {
+	pulumi.ResourceState
+
+	// Namespace is the name of the namespace, known once it exists.
+	Namespace pulumi.StringOutput `pulumi:"namespace"`
+}
+
+// NewTenantSpace registers a TenantSpace.
+func NewTenantSpace(
+	ctx *pulumi.Context, name string, args *TenantSpaceArgs, opts ...pulumi.ResourceOption,
+) (*TenantSpace, error) {
+	if args.Tenant == "" {
+		return nil, fmt.Errorf("TenantSpace %s: tenant is required", name)
+	}
+	space := &TenantSpace{}
+	if err := ctx.RegisterComponentResource(tenantSpaceType, name, space, opts...); err != nil {
+		return nil, fmt.Errorf("register TenantSpace %s: %w", name, err)
+	}
+	namespace := orDefault(args.Namespace, args.Tenant)
+	own := children{ctx: ctx, name: name, parent: space}
+	space.Namespace = pulumi.String(namespace).ToStringOutput()
+	var within []pulumi.ResourceOption
+	if !args.ExistingNamespace {
+		ns, err := own.add("namespace", restrictedNamespace(namespace, tenantLabels(args.Tenant)), timeouts("", "", "5m"))
+		if err != nil {
+			return nil, err
+		}
+		within = append(within, pulumi.DependsOn([]pulumi.Resource{ns}))
+		space.Namespace = after(ns, namespace)
+	}
+	if _, err := own.addAll(tenantSpaceObjects(namespace, args), within...); err != nil {
+		return nil, err
+	}
+	return space, ctx.RegisterResourceOutputs(space, pulumi.Map{"namespace": space.Namespace})
+}
+
+func tenantLabels(tenant string) map[string]string {
+	return map[string]string{labelPartOf: partOf, labelTenant: tenant}
+}
+
+func tenantSpaceObjects(namespace string, args *TenantSpaceArgs) []child {
+	labels := tenantLabels(args.Tenant)
+	operatorNamespace := orDefault(args.OperatorNamespace, DefaultNamespace)
+	objects := []child{
+		{"default-deny", defaultDenyPolicy(objectMeta(namespace, "default-deny", labels))},
+		{"allow-dns", allowDNSPolicy(objectMeta(namespace, "allow-dns", labels))},
+		{"allow-same-namespace", sameNamespacePolicy(objectMeta(namespace, "allow-same-namespace", labels))},
+		{"operator-role", role(objectMeta(namespace, operatorName, labels), crds.TenantRules())},
+		{"operator-rolebinding", roleBinding(objectMeta(namespace, operatorName, labels), operatorNamespace)},
+	}
+	if len(args.Quota) > 0 {
+		objects = append(objects, child{"quota", &corev1.ResourceQuota{
+			TypeMeta:   kube.Type(corev1.SchemeGroupVersion, "ResourceQuota"),
+			ObjectMeta: objectMeta(namespace, "tenant", labels),
+			Spec:       corev1.ResourceQuotaSpec{Hard: args.Quota},
+		}})
+	}
+	return objects
+}
+
+func defaultDenyPolicy(meta metav1.ObjectMeta) *networkingv1.NetworkPolicy {
+	return networkPolicy(meta, networkingv1.NetworkPolicySpec{
+		PolicyTypes: []networkingv1.PolicyType{networkingv1.PolicyTypeIngress, networkingv1.PolicyTypeEgress},
+	})
+}
+
+func allowDNSPolicy(meta metav1.ObjectMeta) *networkingv1.NetworkPolicy {
+	return networkPolicy(meta, networkingv1.NetworkPolicySpec{
+		PolicyTypes: []networkingv1.PolicyType{networkingv1.PolicyTypeEgress},
+		Egress: []networkingv1.NetworkPolicyEgressRule{{Ports: []networkingv1.NetworkPolicyPort{
+			policyPort(corev1.ProtocolUDP, dnsPort), policyPort(corev1.ProtocolTCP, dnsPort),
+		}}},
+	})
+}
+
+// sameNamespacePolicy lets the tenant's own pods talk to each other; the isolation is between tenants.
+func sameNamespacePolicy(meta metav1.ObjectMeta) *networkingv1.NetworkPolicy {
+	all := []networkingv1.NetworkPolicyPeer{{PodSelector: &metav1.LabelSelector{}}}
+	return networkPolicy(meta, networkingv1.NetworkPolicySpec{
+		PolicyTypes: []networkingv1.PolicyType{networkingv1.PolicyTypeIngress, networkingv1.PolicyTypeEgress},
+		Ingress:     []networkingv1.NetworkPolicyIngressRule{{From: all}},
+		Egress:      []networkingv1.NetworkPolicyEgressRule{{To: all}},
+	})
+}
+
+func role(meta metav1.ObjectMeta, rules []rbacv1.PolicyRule) *rbacv1.Role {
+	return &rbacv1.Role{
+		TypeMeta:   kube.Type(rbacv1.SchemeGroupVersion, "Role"),
+		ObjectMeta: meta,
+		Rules:      rules,
+	}
+}
+
+// roleBinding binds the Role of its own name to the operator's ServiceAccount.
+func roleBinding(meta metav1.ObjectMeta, operatorNamespace string) *rbacv1.RoleBinding {
+	return &rbacv1.RoleBinding{
+		TypeMeta:   kube.Type(rbacv1.SchemeGroupVersion, "RoleBinding"),
+		ObjectMeta: meta,
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: meta.Name},
+		Subjects: []rbacv1.Subject{{
+			Kind: rbacv1.ServiceAccountKind, Name: operatorName, Namespace: operatorNamespace,
+		}},
+	}
+}
