@@ -4,7 +4,6 @@ package e2e
 
 import (
 	"context"
-	"net"
 	"path/filepath"
 	"testing"
 	"time"
@@ -25,11 +24,9 @@ import (
 
 // testCluster is a local cluster that one test started and removes.
 type testCluster struct {
-	kubeconfig string
-	config     *rest.Config
-	client     client.WithWatch
-	dial       func(ctx context.Context, address string) (net.Conn, error)
-	node       func(args ...string) command // the cluster binary
+	*cluster.Cluster
+	config *rest.Config
+	client client.WithWatch
 }
 
 // startCluster starts a cluster with the images of env loaded. It is removed when the test ends.
@@ -37,32 +34,25 @@ func startCluster(t *testing.T, env environment, name string) *testCluster {
 	t.Helper()
 	state := t.TempDir()
 	run := func(verb string, args ...string) command {
-		args = append([]string{verb, "--name", name, "--state-dir", state, "--bin-dir", env.kubeBin}, args...)
+		args = append([]string{verb, "--name", name, "--state-dir", state}, args...)
 		return command{path: filepath.Join(env.ownBin, "cluster"), args: args, timeout: 3 * time.Minute}
 	}
 	t.Cleanup(func() {
-		// The test's context is over by now.
-		down := run("down")
-		output, err := down.run(context.WithoutCancel(t.Context()))
+		// The test's own context is over by now.
+		output, err := run("down").run(context.WithoutCancel(t.Context()))
 		if err != nil {
 			t.Errorf("remove the cluster: %v\n%s", err, output)
 		}
 	})
-	run("up").must(t)
+	run("up", "--bin-dir", env.kubeBin).must(t)
+	c, err := cluster.Open(state, name)
+	require.NoError(t, err)
 	archives, err := filepath.Glob(filepath.Join(env.images, "*.tar"))
 	require.NoError(t, err)
-	run("load-image", archives...).must(t)
+	require.NoError(t, c.LoadImages(t.Context(), archives...))
 
-	handle, err := cluster.Open(state, name)
-	require.NoError(t, err)
-	tc := &testCluster{
-		kubeconfig: handle.Kubeconfig(),
-		node:       func(args ...string) command { return run(args[0], args[1:]...) },
-		dial: func(ctx context.Context, address string) (net.Conn, error) {
-			return handle.DialContext(ctx, "tcp", address)
-		},
-	}
-	tc.config, err = clientcmd.BuildConfigFromFlags("", tc.kubeconfig)
+	tc := &testCluster{Cluster: c}
+	tc.config, err = clientcmd.BuildConfigFromFlags("", tc.Kubeconfig())
 	require.NoError(t, err)
 	tc.config.QPS, tc.config.Burst = 100, 200
 	tc.client, err = client.NewWithWatch(tc.config, client.Options{Scheme: newScheme()})

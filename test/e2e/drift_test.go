@@ -153,9 +153,7 @@ func (j *mainJob) operatorPod(t *testing.T) corev1.Pod {
 func (j *mainJob) operatorRequests(ctx context.Context, pod corev1.Pod) (map[string]float64, error) {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
-	httpClient := &http.Client{Transport: &http.Transport{DisableKeepAlives: true, DialContext: func(ctx context.Context, _, address string) (net.Conn, error) {
-		return j.cluster.dial(ctx, address)
-	}}}
+	httpClient := &http.Client{Transport: &http.Transport{DisableKeepAlives: true, DialContext: j.cluster.DialContext}}
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+net.JoinHostPort(pod.Status.PodIP, "8080")+"/metrics", nil)
 	if err != nil {
 		return nil, err

@@ -4,7 +4,6 @@ package e2e
 
 import (
 	"context"
-	"net"
 	"testing"
 	"time"
 
@@ -30,7 +29,7 @@ func dialLeases(t *testing.T, tc *testCluster, address string) *leaseClient {
 	t.Helper()
 	connection, err := grpc.NewClient("passthrough:///"+address,
 		grpc.WithTransportCredentials(insecure.NewCredentials()),
-		grpc.WithContextDialer(func(ctx context.Context, address string) (net.Conn, error) { return tc.dial(ctx, address) }),
+		grpc.WithContextDialer(tc.DialTarget),
 		grpc.WithDefaultServiceConfig(`{"methodConfig":[{"name":[{}],"waitForReady":true}]}`))
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = connection.Close() })

@@ -40,7 +40,7 @@ type mainJob struct {
 func TestE2EMainJob(t *testing.T) {
 	env := loadEnvironment(t)
 	j := &mainJob{env: env, cluster: startCluster(t, env, "e2e")}
-	j.stack = newStack(t, env, j.cluster.kubeconfig)
+	j.stack = newStack(t, env, j.cluster.Kubeconfig())
 	for _, step := range []struct {
 		name string
 		run  func(*mainJob, *testing.T)
@@ -74,7 +74,7 @@ func (j *mainJob) describe(t *testing.T) {
 		{"get", "leaseservices", "-A", "-o", "yaml"},
 		{"logs", "-n", operatorNamespace, "deployment/holdfast-operator", "--tail=60"},
 	} {
-		output, err := command{path: kubectl, args: append([]string{"--kubeconfig", j.cluster.kubeconfig}, args...), timeout: 20 * time.Second}.run(context.WithoutCancel(t.Context()))
+		output, err := command{path: kubectl, args: append([]string{"--kubeconfig", j.cluster.Kubeconfig()}, args...), timeout: 20 * time.Second}.run(context.WithoutCancel(t.Context()))
 		t.Logf("kubectl %v (%v):\n%s", args, err, output)
 	}
 }
@@ -163,7 +163,7 @@ func (j *mainJob) changeImage(t *testing.T) {
 		args:    []string{"-o", archive, "-ref", image, "-entrypoint", "/lease-service", filepath.Join(j.env.ownBin, "lease-service"), filepath.Join(j.env.ownBin, "leasectl")},
 		timeout: time.Minute,
 	}.must(t)
-	j.cluster.node("load-image", archive).must(t)
+	require.NoError(t, j.cluster.LoadImages(t.Context(), archive))
 
 	j.tenant = j.tenant.with(tenant{"image": image})
 	j.stack.setTenants(t, j.tenant)

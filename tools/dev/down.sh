@@ -6,8 +6,8 @@ mkdir -p "$state"
 exec 8>"$state/up.lock"
 flock -w 60 8 || die "make up is still running on $state"
 
-build_tools
 if external_cluster; then
+  build_tools
   pulumi_env "$(stack_id)"
   cd "$root"
   if [[ -f $stack_config ]]; then
@@ -19,7 +19,7 @@ else
   # The stack's objects go with the cluster, so there is nothing to destroy one by one.
   mkdir -p "$root/bin"
   (cd "$root" && go build -o "$root/bin/" ./test/cluster/cmd/cluster)
-  "$root/bin/cluster" down --name "$cluster" --bin-dir "$kube_bin"
+  "$root/bin/cluster" down --name "$cluster"
 fi
 id=$(external_cluster && stack_id || echo "$cluster")
 rm -rf "${state:?}/pulumi/$id"
