@@ -8,12 +8,17 @@ import (
 
 // Reasons of a LeaseService's conditions and events.
 const (
-	// ReasonPodsNotReady says that fewer pods serve than spec.replicas asks for.
+	// ReasonPodsNotReady says that fewer pods serve than spec.replicas asks for. It is a reason of Stalled too,
+	// once a pod that runs has not become ready by the deadline.
 	ReasonPodsNotReady = "PodsNotReady"
 	// ReasonRollingOut says that pods of an older revision are being replaced.
 	ReasonRollingOut = "RollingOut"
 	// ReasonNoLeader says that pods serve, but none of them has been elected leader.
 	ReasonNoLeader = "NoLeader"
+	// ReasonRolloutStarted is the reason of the event that a new revision of the pods begins to roll out.
+	ReasonRolloutStarted = "RolloutStarted"
+	// ReasonRolloutFinished is the reason of the event that every pod is of the newest revision and ready.
+	ReasonRolloutFinished = "RolloutFinished"
 	// ReasonLeaderChanged is the reason of the event that names the old and the new leader.
 	ReasonLeaderChanged = "LeaderChanged"
 	// ReasonRolloutStuck says that a pod cannot start (image, crash loop, scheduling): the message names it.
@@ -28,6 +33,8 @@ const (
 	DefaultStorageSize = "1Gi"
 	// DefaultLeaseTTLSeconds is the TTL of a lease whose Acquire names none.
 	DefaultLeaseTTLSeconds = 60
+	// DefaultProgressDeadlineSeconds is how long a pod may fail to become ready when the spec names no time.
+	DefaultProgressDeadlineSeconds = 120
 	// LeaseServicePort is the port that lease service pods and their Services serve gRPC on.
 	LeaseServicePort = 7400
 	// LeaseServiceMetricsPort is the port that lease service pods serve Prometheus metrics on.
@@ -139,6 +146,15 @@ type LeaseServiceSpec struct {
 	// +kubebuilder:validation:MaxItems=32
 	AllowedClients []LeaseServiceClient `json:"allowedClients,omitempty"`
 
+	// ProgressDeadlineSeconds is how long a pod may fail to become ready before the LeaseService is Stalled, which
+	// tells whoever waits for it to give up. The operator goes on all the same. Zero, or leaving it out, means 120.
+	//
+	// +optional
+	// +kubebuilder:default=120
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=86400
+	ProgressDeadlineSeconds int32 `json:"progressDeadlineSeconds,omitempty"`
+
 	// Paused stops the operator from changing anything for this object, deletion excepted.
 	//
 	// +optional
@@ -237,6 +253,11 @@ type LeaseServiceStatus struct {
 	// +optional
 	Leader string `json:"leader,omitempty"`
 
+	// PreviousLeader is the pod that led last before the present leader, or before there was none.
+	//
+	// +optional
+	PreviousLeader string `json:"previousLeader,omitempty"`
+
 	// ActiveLeases is the number of leases held now, over all replicas.
 	//
 	// +optional
@@ -256,6 +277,16 @@ type LeaseServiceStatus struct {
 	//
 	// +optional
 	UpdatedReplicas int32 `json:"updatedReplicas"`
+
+	// CurrentRevision is the revision of the pods that the last finished rollout left.
+	//
+	// +optional
+	CurrentRevision string `json:"currentRevision,omitempty"`
+
+	// UpdateRevision is the newest revision of the pods. While it is not CurrentRevision, a rollout goes on.
+	//
+	// +optional
+	UpdateRevision string `json:"updateRevision,omitempty"`
 
 	// Selector selects the pods, in the form that the scale subresource wants.
 	//
@@ -337,6 +368,12 @@ func (l *LeaseService) GetConditions() []metav1.Condition { return l.Status.Cond
 
 // SetConditions replaces the conditions of the status.
 func (l *LeaseService) SetConditions(conditions []metav1.Condition) { l.Status.Conditions = conditions }
+
+// GetObservedGeneration returns the generation that the status was computed from.
+func (l *LeaseService) GetObservedGeneration() int64 { return l.Status.ObservedGeneration }
+
+// SetObservedGeneration sets the generation that the status was computed from.
+func (l *LeaseService) SetObservedGeneration(generation int64) { l.Status.ObservedGeneration = generation }
 
 // LeaseServiceList is a list of LeaseServices.
 //

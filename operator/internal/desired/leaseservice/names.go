@@ -105,3 +105,6 @@ func Embedded(ls *v1alpha1.LeaseService) bool { return len(ls.Spec.EtcdEndpoints
 func meta(ls *v1alpha1.LeaseService, name string) metav1.ObjectMeta {
 	return metav1.ObjectMeta{Namespace: ls.Namespace, Name: name, Labels: Labels(ls)}
 }
+
+// ManagedLabels are on every pod that the operator makes, of any kind.
+func ManagedLabels() map[string]string { return map[string]string{labelManagedBy: managedBy} }

@@ -1,0 +1,150 @@
+package leaseservice
+
+import (
+	"fmt"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	v1alpha1 "github.com/holdfast-io/holdfast/operator/api/v1alpha1"
+	"github.com/holdfast-io/holdfast/operator/internal/controller/leaseservice/watch"
+	desired "github.com/holdfast-io/holdfast/operator/internal/desired/leaseservice"
+	"github.com/holdfast-io/holdfast/operator/internal/reconcile"
+)
+
+// owned are the types of the children. Each is pruned as well: a child that the spec does not want any more goes.
+func owned() []client.Object {
+	return []client.Object{
+		&corev1.ServiceAccount{}, &corev1.Service{}, &networkingv1.NetworkPolicy{}, &policyv1.PodDisruptionBudget{}, &appsv1.StatefulSet{},
+	}
+}
+
+// decide is the whole decision about one LeaseService.
+func decide(ls *v1alpha1.LeaseService, observed Observation, settings desired.Settings, now time.Time) reconcile.Plan[*v1alpha1.LeaseService] {
+	status := statusOf(ls, observed)
+	plan := reconcile.Plan[*v1alpha1.LeaseService]{
+		Status: func(obj *v1alpha1.LeaseService) { apply(&obj.Status, status) },
+		Events: eventsOf(&ls.Status, &status),
+	}
+	children, err := desired.Children(ls, settings)
+	if err != nil {
+		// Nothing is applied and nothing pruned: pods that run already go on running.
+		plan.Unready = reconcile.Stalled(v1alpha1.ReasonInvalidSpec, "%s", err)
+		return plan
+	}
+	for _, child := range children {
+		plan.Children = append(plan.Children, child)
+	}
+	plan.Prune = owned()
+	plan.Unready = unready(ls, observed, &status, now)
+	plan.Message = fmt.Sprintf("%d of %d pods are ready", status.ReadyReplicas, desired.Replicas(ls))
+	if unheard := unheardPods(observed); unheard > 0 {
+		plan.Message += fmt.Sprintf("; %d of them do not tell the operator their status", unheard)
+	}
+	return plan
+}
+
+// unready is what keeps the LeaseService from being Ready, the most telling first: a pod that is stuck says more than
+// that a rollout is not finished, which in turn says more than that pods are not ready.
+func unready(ls *v1alpha1.LeaseService, observed Observation, status *v1alpha1.LeaseServiceStatus, now time.Time) error {
+	want, set := desired.Replicas(ls), observed.Set
+	if set == nil {
+		return reconcile.Wait(0, v1alpha1.ReasonProgressing, "the StatefulSet is being created")
+	}
+	if set.Status.ObservedGeneration < set.Generation || set.Status.UpdateRevision == "" {
+		return reconcile.Wait(0, v1alpha1.ReasonProgressing, "the StatefulSet has been changed, and its controller has not looked at it yet")
+	}
+	late, next := stuckPods(ls, observed, now)
+	switch {
+	case late != nil:
+		return late
+	case status.UpdatedReplicas < want && status.UpdateRevision != status.CurrentRevision:
+		return reconcile.Wait(next, v1alpha1.ReasonRollingOut, "%d of %d pods are of the newest revision%s",
+			status.UpdatedReplicas, want, firstTrouble(observed))
+	case set.Status.Replicas < want:
+		return reconcile.Wait(next, v1alpha1.ReasonProgressing, "%d of %d pods exist%s", set.Status.Replicas, want, firstTrouble(observed))
+	case set.Status.Replicas > want:
+		return reconcile.Wait(next, v1alpha1.ReasonProgressing, "%d pods exist, and %d are to stay%s", set.Status.Replicas, want, firstTrouble(observed))
+	case status.ReadyReplicas < want:
+		return reconcile.Wait(next, v1alpha1.ReasonPodsNotReady, "%d of %d pods are ready%s", status.ReadyReplicas, want, firstTrouble(observed))
+	case status.Leader == "" && !allUnheard(observed):
+		return reconcile.Wait(0, v1alpha1.ReasonNoLeader, "all pods are ready, and none of them says that it leads")
+	}
+	return nil
+}
+
+// stuckPods returns an error when a pod of the newest revision has been unready for longer than the deadline, or when
+// pods have been missing for as long; otherwise when that will be the case (zero: nothing is unready). Pods of older
+// revisions are not looked at: the StatefulSet replaces them, and they say nothing about the present spec.
+func stuckPods(ls *v1alpha1.LeaseService, observed Observation, now time.Time) (stuck error, next time.Duration) {
+	limit := deadline(ls)
+	for _, pod := range observed.Pods {
+		if isReady(pod) || pod.DeletionTimestamp != nil || pod.Labels[appsv1.StatefulSetRevisionLabel] != observed.Set.Status.UpdateRevision {
+			continue
+		}
+		left := unreadySince(pod).Add(limit).Sub(now)
+		if left > 0 {
+			next = sooner(next, left)
+			continue
+		}
+		found := troubleOf(pod, observed.Reports[pod.Name])
+		reason := v1alpha1.ReasonPodsNotReady
+		if found.start {
+			reason = v1alpha1.ReasonRolloutStuck
+		}
+		return reconcile.Stalled(reason, "pod %s has not become ready within %s: %s", pod.Name, limit, found.text), 0
+	}
+	if observed.MissingSince.IsZero() {
+		return nil, next
+	}
+	left := observed.MissingSince.Add(limit).Sub(now)
+	if left > 0 {
+		return nil, sooner(next, left)
+	}
+	return reconcile.Stalled(v1alpha1.ReasonRolloutStuck,
+		"%d of %d pods exist, and the StatefulSet has made no more within %s: its events say why (a quota, an admission policy)",
+		observed.Set.Status.Replicas, desired.Replicas(ls), limit), 0
+}
+
+func deadline(ls *v1alpha1.LeaseService) time.Duration {
+	if ls.Spec.ProgressDeadlineSeconds > 0 {
+		return time.Duration(ls.Spec.ProgressDeadlineSeconds) * time.Second
+	}
+	return v1alpha1.DefaultProgressDeadlineSeconds * time.Second
+}
+
+func sooner(a, b time.Duration) time.Duration {
+	if a == 0 || b < a {
+		return b
+	}
+	return a
+}
+
+// firstTrouble names the first pod that is not ready, with a colon before it, or is empty.
+func firstTrouble(observed Observation) string {
+	for _, pod := range observed.Pods {
+		if !isReady(pod) {
+			return fmt.Sprintf(": pod %s: %s", pod.Name, troubleOf(pod, observed.Reports[pod.Name]).text)
+		}
+	}
+	return ""
+}
+
+// unheardPods counts the ready pods that tell the operator nothing.
+func unheardPods(observed Observation) int {
+	n := 0
+	for _, pod := range observed.Pods {
+		if report, ok := observed.Reports[pod.Name]; isReady(pod) && (!ok || report.State == watch.Lost) {
+			n++
+		}
+	}
+	return n
+}
+
+// allUnheard tells whether no pod can say who leads: then nobody knows that there is no leader. Whether the service
+// works is for the pods' readiness to say, and the operator's own troubles in asking them take nothing away from it.
+func allUnheard(observed Observation) bool { return unheardPods(observed) == len(observed.Pods) }
