@@ -17,7 +17,7 @@ import (
 
 // flags are those that all commands share.
 type flags struct {
-	name, stateDir string
+	name, stateDir, binDir string
 }
 
 func (f *flags) open() (*cluster.Cluster, error) { return cluster.Open(f.stateDir, f.name) }
@@ -39,7 +39,7 @@ func (f *flags) up() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "up", Short: "Start the cluster, or what of it does not run", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			o.StateDir, o.Name, o.Progress = f.stateDir, f.name, cmd.OutOrStdout()
+			o.StateDir, o.Name, o.BinDir, o.Progress = f.stateDir, f.name, f.binDir, cmd.OutOrStdout()
 			ctx, cancel := context.WithTimeout(cmd.Context(), timeout)
 			defer cancel()
 			_, err := cluster.Up(ctx, o)
@@ -47,7 +47,6 @@ func (f *flags) up() *cobra.Command {
 		},
 	}
 	cmd.Flags().IntVar(&o.Nodes, "nodes", 0, "number of nodes (default 1, or as many as there are)")
-	cmd.Flags().StringVar(&o.BinDir, "bin-dir", "", "folder with the Kubernetes programs (default as before, else $HOLDFAST_KUBE_BIN)")
 	cmd.Flags().BoolVar(&o.FastNodeFailure, "fast-node-failure", false, "notice a dead node after 8 s and replace its pods 4 s later")
 	cmd.Flags().DurationVar(&timeout, "timeout", 3*time.Minute, "give up after this time")
 	return cmd
