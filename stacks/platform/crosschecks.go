@@ -21,8 +21,11 @@ func crossChecks(c *Config) []configschema.Problem {
 	for i := range c.Tenants {
 		tenant := &c.Tenants[i]
 		path := configschema.Item("tenants", i, map[string]any{"name": tenant.Name})
+		before := len(problems)
 		problems = claim(problems, names, path, "name", tenant.Name)
-		problems = claim(problems, namespaces, path, "namespace", tenant.Namespace)
+		if len(problems) == before || tenant.Namespace != tenant.Name { // one problem for one mistake
+			problems = claim(problems, namespaces, path, "namespace", tenant.Namespace)
+		}
 		for _, rule := range []tenantRule{checkEtcd, checkStorage, checkQuota} {
 			if key, message := rule(c, tenant); message != "" {
 				problems = append(problems, configschema.Problem{Path: configschema.Field(path, key), Message: message})

@@ -1,0 +1,38 @@
+package platform
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	"sigs.k8s.io/yaml"
+)
+
+// StackFile reads a Pulumi.<stack>.yaml into the values that Pulumi would hand the program: strings as they are,
+// everything else as JSON. It refuses encrypted values, for which Pulumi's own passphrase would be needed.
+func StackFile(data []byte) (map[string]string, error) {
+	var file struct {
+		Config map[string]any `json:"config"`
+	}
+	if err := yaml.Unmarshal(data, &file); err != nil {
+		return nil, fmt.Errorf("read the stack file: %w", err)
+	}
+	values := make(map[string]string, len(file.Config))
+	for key, value := range file.Config {
+		if text, ok := value.(string); ok {
+			values[key] = text
+			continue
+		}
+		if object, ok := value.(map[string]any); ok && len(object) == 1 && object["secure"] != nil {
+			return nil, fmt.Errorf("%s: %w", key, errEncrypted)
+		}
+		encoded, err := json.Marshal(value)
+		if err != nil {
+			return nil, fmt.Errorf("%s: encode: %w", key, err)
+		}
+		values[key] = string(encoded)
+	}
+	return values, nil
+}
+
+var errEncrypted = errors.New("is encrypted and cannot be read from the file")
