@@ -236,10 +236,10 @@ func (s *Shard) ended(now Instant, h *hold, revision int64, out *Output) {
 	}
 	for _, by := range h.enders {
 		if by.revoker {
-			out.reply(by.ticket, ChangeResult{Holds: []HoldView{h.view(now)}, Revision: revision, Ended: true})
+			out.commit(by.ticket, ChangeResult{Holds: []HoldView{h.view(now)}, Revision: revision, Ended: true})
 			continue
 		}
-		out.reply(by.ticket, ReleaseResult{Released: h.ending == Released, Revision: revision})
+		out.commit(by.ticket, ReleaseResult{Released: h.ending == Released, Revision: revision})
 	}
 	for _, c := range h.changers {
 		out.fail(c.ticket, &NotHeldError{Name: e.name, Token: h.Token})
@@ -265,7 +265,7 @@ func (s *Shard) changed(now Instant, h *hold, revision int64, out *Output) {
 			rest = append(rest, c)
 			continue
 		}
-		out.reply(c.ticket, ChangeResult{Holds: []HoldView{h.view(now)}, Revision: revision})
+		out.commit(c.ticket, ChangeResult{Holds: []HoldView{h.view(now)}, Revision: revision})
 	}
 	h.changers = rest
 }
@@ -282,10 +282,10 @@ func (s *Shard) granted(now Instant, e *entry, f *flight, revision int64, out *O
 	s.timers.set(&h.timer, h.due())
 	grant := Grant{Hold: h.view(now), Revision: revision, Waited: now.Sub(w.since), GraceFor: s.grace(now)}
 	for _, t := range w.tickets {
-		out.reply(t, grant)
+		out.commit(t, grant)
 	}
 	for _, t := range w.movers {
-		out.reply(t, ChangeResult{Holds: []HoldView{grant.Hold}, Revision: revision})
+		out.commit(t, ChangeResult{Holds: []HoldView{grant.Hold}, Revision: revision})
 	}
 	if h.sharers == 0 {
 		h.ending = Abandoned

@@ -182,6 +182,9 @@ type Reply struct {
 	Ticket Ticket
 	Result any
 	Err    error
+	// Committed says that the result is what a transaction just made true. Everything else is read from
+	// memory, and is only worth something while the shard is certainly still its owner's.
+	Committed bool
 }
 
 // Write is one change of the store: hold at the slot of a name, or, when Hold is nil, its deletion.
@@ -231,6 +234,12 @@ func (o *Output) Reset() {
 func (o *Output) reply(t Ticket, result any) {
 	if t != 0 {
 		o.Replies = append(o.Replies, Reply{Ticket: t, Result: result})
+	}
+}
+
+func (o *Output) commit(t Ticket, result any) {
+	if t != 0 {
+		o.Replies = append(o.Replies, Reply{Ticket: t, Result: result, Committed: true})
 	}
 }
 

@@ -1,0 +1,172 @@
+package engine
+
+import (
+	"sync"
+
+	"github.com/holdfast-io/holdfast/operator/internal/lease/core"
+	"github.com/holdfast-io/holdfast/operator/internal/lease/store"
+)
+
+// slot is the place of one shard in a replica, served or not.
+type slot struct {
+	index int
+
+	mu sync.Mutex
+	// shard is nil while this replica does not serve it. claim and session are those it was claimed with.
+	shard   *core.Shard
+	claim   store.Claim
+	session *session
+	// drained is made by freeze and closed once nothing is in flight.
+	drained chan struct{}
+	calls   map[core.Ticket]chan core.Reply
+	last    core.Ticket
+	follow  map[holdKey]map[*Follower]struct{}
+	out     core.Output
+}
+
+type holdKey struct {
+	name  string
+	token int64
+}
+
+// Follower hears what happens to a hold without being asked for. Its function must not block.
+type Follower struct {
+	key  holdKey
+	hear func(Notice)
+}
+
+// Notice is what a Follower hears.
+type Notice struct {
+	core.Notice
+	// Moved says that this replica does not serve the hold any more. It is the last notice.
+	Moved bool
+}
+
+func (s *slot) serving() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.shard != nil
+}
+
+// open says whether the slot takes calls. The lock is held.
+func (s *slot) open() bool { return s.shard != nil && s.drained == nil }
+
+func (s *slot) take(session *session, claim store.Claim, shard *core.Shard) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.shard, s.claim, s.session = shard, claim, session
+	s.calls = map[core.Ticket]chan core.Reply{}
+	s.follow = map[holdKey]map[*Follower]struct{}{}
+}
+
+// freeze makes the slot refuse calls and start nothing new.
+func (s *slot) freeze() (store.Claim, <-chan struct{}) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.shard == nil {
+		drained := make(chan struct{})
+		close(drained)
+		return s.claim, drained
+	}
+	if s.drained == nil {
+		s.drained = make(chan struct{})
+		s.shard.Freeze()
+		if s.shard.InFlight() == 0 {
+			close(s.drained)
+		}
+	}
+	return s.claim, s.drained
+}
+
+// drop stops serving the shard. Whoever waits for something there is told to look for its new owner.
+func (s *slot) drop(e *Engine) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, call := range s.calls {
+		call <- core.Reply{Err: &NotOwnerError{Shard: s.index}}
+	}
+	for _, followers := range s.follow {
+		for f := range followers {
+			f.hear(Notice{Notice: core.Notice{Name: f.key.name, Token: f.key.token}, Moved: true})
+		}
+	}
+	if s.drained != nil && s.shard != nil && s.shard.InFlight() > 0 {
+		close(s.drained)
+	}
+	s.shard, s.session, s.calls, s.follow, s.drained, s.claim = nil, nil, nil, nil, nil, store.Claim{}
+}
+
+func (s *slot) extend(now core.Instant) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.shard != nil {
+		s.shard.Extend(now)
+	}
+}
+
+func (s *slot) tick(e *Engine, now core.Instant) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.open() || !s.session.certain(now) {
+		return
+	}
+	if next, ok := s.shard.Next(); ok && next <= now {
+		s.shard.Tick(now, &s.out)
+		s.deliver(e)
+	}
+}
+
+func (s *slot) committed(e *Engine, op *store.BatchOp, revision int64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.shard == nil || s.claim != op.Claim {
+		return
+	}
+	s.shard.Committed(e.opts.Clock(), op.Op.Name, revision, &s.out)
+	s.deliver(e)
+	if s.drained != nil && s.shard.InFlight() == 0 {
+		close(s.drained)
+	}
+}
+
+// deliver passes on what the shard put out. The lock is held.
+func (s *slot) deliver(e *Engine) {
+	for _, r := range s.out.Replies {
+		if call, ok := s.calls[r.Ticket]; ok {
+			delete(s.calls, r.Ticket)
+			call <- r
+		}
+	}
+	if len(s.out.Ops) > 0 {
+		ops := make([]store.BatchOp, len(s.out.Ops))
+		for i, op := range s.out.Ops {
+			ops[i] = store.BatchOp{Shard: s.index, Claim: s.claim, Op: op}
+		}
+		s.session.committer.add(ops...)
+	}
+	for _, n := range s.out.Notices {
+		if n.Ended != 0 {
+			e.metrics.ended.WithLabelValues(reasonLabel(n.Ended)).Inc()
+		}
+		for f := range s.follow[holdKey{n.Name, n.Token}] {
+			f.hear(Notice{Notice: n})
+		}
+	}
+	s.out.Reset()
+}
+
+func reasonLabel(r core.EndReason) string {
+	switch r {
+	case core.Expired:
+		return "expired"
+	case core.Revoked:
+		return "revoked"
+	case core.Transferred:
+		return "transferred"
+	case core.Abandoned:
+		return "abandoned"
+	case core.Released:
+		return "released"
+	}
+	return "unknown"
+}

@@ -1,0 +1,189 @@
+// Package store keeps leases, and who serves them, in etcd.
+//
+// Layout under a prefix that ends in '/':
+//
+//	meta                        the number of shards, fixed at first use
+//	cluster/members/<session>   a live replica            } bound to the replica's etcd lease,
+//	cluster/claims/<shard>      which replica owns a shard } its session
+//	cluster/leader              which replica assigns shards
+//	commits/<session>           rewritten by every batch a replica commits
+//	cluster/assignment          which replica shall own each shard
+//	leases/<shard>/<name>#<slot> one hold
+//
+// Lease keys never hang on an etcd lease: a replica that dies would free every lock it serves.
+//
+// Every batch of writes compares two things. The claims of the shards it touches must have been created
+// by this owner: a deposed owner cannot write. The commit key must be as the batch before left it: a
+// batch whose fate is unknown can be sent again, because at most one of the copies applies, and none of
+// them does once a later batch has.
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/holdfast-io/holdfast/operator/internal/lease/core"
+)
+
+// MaxBatchWrites is how many writes fit one batch: etcd's default limit of 128 operations a transaction,
+// less the commit key's.
+const MaxBatchWrites = 127
+
+// MaxBatchBytes is how large the records of one batch may be in sum. etcd refuses requests of 1.5 MiB.
+const MaxBatchBytes = 1 << 20
+
+// MaxShards bounds the number of shards, so that one batch may touch them all: each takes a comparison.
+const MaxShards = 120
+
+// ErrSessionLost says that the session with the store is over, and with it every claim.
+var ErrSessionLost = errors.New("the session with the store is lost")
+
+// ClaimsLostError says that a batch was refused because shards it touches are not this owner's any more.
+type ClaimsLostError struct{ Shards []int }
+
+func (e *ClaimsLostError) Error() string {
+	return fmt.Sprintf("the claims of shards %v are lost", e.Shards)
+}
+
+// SessionID names a replica's session. 0 is none.
+type SessionID int64
+
+// Member is a live replica.
+type Member struct {
+	Session  SessionID
+	Name     string
+	Address  string
+	Draining bool
+	// Joined is the revision at which it joined, which orders members by age.
+	Joined int64
+}
+
+// Claim is the ownership of a shard, or the leadership. The zero value is nobody's.
+type Claim struct {
+	Session SessionID
+	// Revision is that at which the claim was made. It tells two claims of one member apart.
+	Revision int64
+}
+
+// Cluster is who serves what at a revision. It is shared between goroutines and never modified.
+type Cluster struct {
+	Revision int64
+	// Members is ordered by age, oldest first.
+	Members []Member
+	// Claims has one entry a shard.
+	Claims []Claim
+	Leader Claim
+	// Assigned has one entry a shard: who shall own it.
+	Assigned []SessionID
+}
+
+// Member returns a live member by its session.
+func (c *Cluster) Member(id SessionID) (Member, bool) {
+	for _, m := range c.Members {
+		if m.Session == id {
+			return m, true
+		}
+	}
+	return Member{}, false
+}
+
+// Owner returns the live member that owns a shard.
+func (c *Cluster) Owner(shard int) (Member, bool) {
+	if c == nil || shard >= len(c.Claims) || c.Claims[shard].Session == 0 {
+		return Member{}, false
+	}
+	return c.Member(c.Claims[shard].Session)
+}
+
+// Cursor is a session's place in its sequence of batches. Join makes it; Commit moves it. It belongs to
+// one goroutine.
+type Cursor struct {
+	session  SessionID
+	revision int64
+	sequence uint64
+}
+
+// BatchOp is one op of a shard.
+type BatchOp struct {
+	Shard int
+	Claim Claim
+	Op    core.Op
+}
+
+// Event is one change of a hold.
+type Event struct {
+	Name string
+	// Hold is the hold after the change, for an end as it was last.
+	Hold core.Hold
+	// Granted says that the hold is new; otherwise Ended, or if that is 0 too, it changed.
+	Granted bool
+	// Over says that the hold ended, Ended why: 0 if that is not known.
+	Over     bool
+	Ended    core.EndReason
+	Revision int64
+}
+
+// Update is one step of a watch: a part of a snapshot, or events, or if it has neither, progress.
+type Update struct {
+	// Revision is the one up to which everything has been passed on; 0 within a snapshot.
+	Revision int64
+	Snapshot *Snapshot
+	Events   []Event
+}
+
+// Snapshot is a part of the watched state.
+type Snapshot struct {
+	// Compacted says that it stands for changes that are no longer kept.
+	Compacted bool
+	Leases    []core.LeaseView
+	Complete  bool
+}
+
+// Target is what a watch is about: one name, or if it is empty, all that begin with Prefix.
+type Target struct {
+	Name   string
+	Prefix string
+}
+
+// Store is what the engine needs of a store. Methods return when their context ends, with its error.
+type Store interface {
+	// Shards returns the number of shards, which becomes want at the first use of the prefix.
+	Shards(ctx context.Context, want int) (int, error)
+
+	// OpenSession begins a session that ends unless it is kept, and returns the TTL granted.
+	OpenSession(ctx context.Context, ttl time.Duration) (SessionID, time.Duration, error)
+	// KeepSession gives the session its TTL anew, or fails with ErrSessionLost.
+	KeepSession(ctx context.Context, id SessionID) error
+	// EndSession gives up all the session has.
+	EndSession(ctx context.Context, id SessionID) error
+
+	// Join makes the session a member. It may be called again to change the record; the cursor of the first
+	// call stays the valid one, and later calls return nil.
+	Join(ctx context.Context, member Member, first bool) (*Cursor, error)
+	// Lead claims the leadership if nobody has it.
+	Lead(ctx context.Context, id SessionID) (Claim, bool, error)
+	// Resign gives the leadership up.
+	Resign(ctx context.Context, leader Claim) error
+	// Assign says who shall own which shard, and returns false if leader does not lead any more.
+	Assign(ctx context.Context, leader Claim, owners []SessionID) (bool, error)
+	// Claim makes the session the owner of a shard if nobody is.
+	Claim(ctx context.Context, id SessionID, shard int) (Claim, bool, error)
+	// Unclaim gives a shard up. Nothing of it may be in flight.
+	Unclaim(ctx context.Context, shard int, claim Claim) error
+	// Load reads the holds of a shard. Only its owner may, whose claim keeps it from changing meanwhile.
+	Load(ctx context.Context, shard int) ([]core.Record, error)
+
+	// Commit makes ops true in one transaction and returns its revision. It repeats until it knows the
+	// outcome, or fails with ErrSessionLost or *ClaimsLostError, after which nothing of the batch has
+	// happened or ever will, or with the context's error, after which nothing is known.
+	Commit(ctx context.Context, cursor *Cursor, ops []BatchOp) (int64, error)
+
+	// WatchCluster passes on each state of the cluster, beginning with the present one, until the context
+	// ends. Under load it may leave states out, never the last one.
+	WatchCluster(ctx context.Context, shards int, pass func(*Cluster)) error
+	// Watch passes on the changes after a revision in order, or with 0 a snapshot first, until pass fails or
+	// the context ends. Shards is the number of shards.
+	Watch(ctx context.Context, shards int, target Target, after int64, pass func(Update) error) error
+}
