@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"os/exec"
 	"os/signal"
 	"path/filepath"
 	"strings"
@@ -13,7 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// initReady is what an init says when its machine is set up.
+// initReady is what an init says when its machine is set up, and a starter when its component runs.
 const initReady = "ready"
 
 // machineSpec tells an init what its machine looks like.
@@ -146,4 +147,34 @@ func reap() {
 			}
 		}
 	}
+}
+
+// startSpec tells a starter which program to start.
+type startSpec struct {
+	Path string   `json:"path"`
+	Args []string `json:"args"`
+}
+
+// RunStart starts a component inside the machine that it runs in itself, says so on out, and ends
+// once in has said that the component is recorded; without that word it takes the component along.
+// The component is then a child of the machine's init. Started from outside it would be one of the
+// host's process 1, and a machine does not end before its last process was reaped.
+func RunStart(in io.Reader, out io.Writer) error {
+	words := json.NewDecoder(in)
+	var spec startSpec
+	if err := words.Decode(&spec); err != nil {
+		return fmt.Errorf("start spec: %w", err)
+	}
+	cmd := exec.Command(spec.Path, spec.Args...)
+	cmd.Env, cmd.Dir, cmd.Stdout, cmd.Stderr = machineEnv, "/", os.Stderr, os.Stderr
+	cmd.SysProcAttr = &unix.SysProcAttr{Setsid: true}
+	if err := cmd.Start(); err != nil {
+		return err
+	}
+	_, err := fmt.Fprintln(out, initReady)
+	var recorded string
+	if err = errors.Join(err, words.Decode(&recorded)); err != nil {
+		return errors.Join(fmt.Errorf("%s was not recorded: %w", spec.Path, err), cmd.Process.Kill(), cmd.Wait())
+	}
+	return nil
 }

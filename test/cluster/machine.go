@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -138,23 +139,56 @@ func (c *Cluster) awaitInit(ctx context.Context, machine string, spec machineSpe
 // start starts a component in its machine and records it.
 func (c *Cluster) start(machine string, comp component) error {
 	file := c.layout.log(machine, comp.name)
+	fail := func(err error) error {
+		return &ComponentError{Machine: machine, Component: comp.name, Log: file, Err: err}
+	}
 	log, err := openLog(file)
 	if err != nil {
 		return err
 	}
 	defer log.Close()
-	cmd := exec.Command(comp.path, comp.args...)
-	cmd.Env, cmd.Dir, cmd.Stdout, cmd.Stderr = machineEnv, "/", log, log
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
-	if err := inMachine(c.record(machine).Init, cmd.Start); err != nil {
-		return &ComponentError{Machine: machine, Component: comp.name, Log: file, Err: err}
-	}
-	go func() { _ = cmd.Wait() }()
-	process, err := identify(cmd.Process.Pid)
+	// The machine may not see the folder that this program is in.
+	program, err := os.Open(c.self)
 	if err != nil {
-		return &ComponentError{Machine: machine, Component: comp.name, Log: file, Err: err}
+		return err
 	}
-	return c.update(func(s *state) { s.machine(machine).Components[comp.name] = process })
+	defer program.Close()
+	cmd := exec.Command(fmt.Sprintf("/proc/self/fd/%d", program.Fd()), "machine-start")
+	cmd.Env, cmd.Dir, cmd.Stderr = machineEnv, "/", log
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		return err
+	}
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		return err
+	}
+	if err := inMachine(c.record(machine).Init, cmd.Start); err != nil {
+		return fail(err)
+	}
+	err = c.recordStarted(machine, comp, cmd.Process.Pid, in, out)
+	if err := errors.Join(err, in.Close(), cmd.Wait()); err != nil {
+		return fail(err)
+	}
+	return nil
+}
+
+// recordStarted talks to RunStart.
+func (c *Cluster) recordStarted(machine string, comp component, helper int, in io.Writer, out io.Reader) error {
+	if err := json.NewEncoder(in).Encode(startSpec{Path: comp.path, Args: comp.args}); err != nil {
+		return err
+	}
+	if line, err := bufio.NewReader(out).ReadString('\n'); strings.TrimSpace(line) != initReady {
+		return fmt.Errorf("not started: %s: %w", line, err)
+	}
+	process, err := childOf(helper)
+	if err != nil {
+		return err
+	}
+	if err := c.update(func(s *state) { s.machine(machine).Components[comp.name] = process }); err != nil {
+		return err
+	}
+	return json.NewEncoder(in).Encode(initReady)
 }
 
 // command runs a command in a machine and returns what it printed.

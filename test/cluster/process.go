@@ -23,11 +23,29 @@ type Process struct {
 
 // identify records the running process with this pid.
 func identify(pid int) (Process, error) {
-	_, start, err := readStat(pid)
+	st, err := readStat(pid)
 	if err != nil {
 		return Process{}, fmt.Errorf("process %d: %w", pid, err)
 	}
-	return Process{PID: pid, Start: start}, nil
+	return Process{PID: pid, Start: st.start}, nil
+}
+
+// childOf finds the only child of a process.
+func childOf(parent int) (Process, error) {
+	entries, err := os.ReadDir("/proc")
+	if err != nil {
+		return Process{}, err
+	}
+	for _, entry := range entries {
+		pid, err := strconv.Atoi(entry.Name())
+		if err != nil {
+			continue
+		}
+		if st, err := readStat(pid); err == nil && st.parent == parent {
+			return Process{PID: pid, Start: st.start}, nil
+		}
+	}
+	return Process{}, fmt.Errorf("process %d has no child", parent)
 }
 
 // Alive says whether the process still runs. A zombie does not: it only waits to be reaped.
@@ -35,8 +53,8 @@ func (p Process) Alive() bool {
 	if p.PID == 0 {
 		return false
 	}
-	state, start, err := readStat(p.PID)
-	return err == nil && start == p.Start && state != 'Z' && state != 'X'
+	st, err := readStat(p.PID)
+	return err == nil && st.start == p.Start && st.state != 'Z' && st.state != 'X'
 }
 
 // kill sends SIGKILL and waits until the process, and with an init its whole process namespace,
@@ -76,31 +94,42 @@ func (p Process) kill(ctx context.Context) error {
 	}
 }
 
-func readStat(pid int) (state byte, start uint64, err error) {
+// stat is what this package needs of /proc/PID/stat.
+type stat struct {
+	state  byte
+	parent int
+	start  uint64
+}
+
+func readStat(pid int) (stat, error) {
 	b, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
 	if err != nil {
-		return 0, 0, err
+		return stat{}, err
 	}
 	return parseStat(b)
 }
 
-// parseStat reads the state and the start time out of /proc/PID/stat. The command's name comes
-// before them in parentheses and may itself hold spaces and parentheses.
-func parseStat(b []byte) (state byte, start uint64, err error) {
+// parseStat reads the content of /proc/PID/stat. The command's name comes first, in parentheses,
+// and may itself hold spaces and parentheses.
+func parseStat(b []byte) (stat, error) {
 	end := bytes.LastIndexByte(b, ')')
 	if end < 0 {
-		return 0, 0, fmt.Errorf("stat %q: no command name", b)
+		return stat{}, fmt.Errorf("stat %q: no command name", b)
 	}
 	fields := strings.Fields(string(b[end+1:]))
-	const stateField, startField = 0, 19 // fields 3 and 22 of proc_pid_stat(5)
-	if len(fields) <= startField || len(fields[stateField]) != 1 {
-		return 0, 0, fmt.Errorf("stat %q: too few fields", b)
+	const state, parent, start = 0, 1, 19 // fields 3, 4 and 22 of proc_pid_stat(5)
+	if len(fields) <= start || len(fields[state]) != 1 {
+		return stat{}, fmt.Errorf("stat %q: too few fields", b)
 	}
-	start, err = strconv.ParseUint(fields[startField], 10, 64)
-	if err != nil {
-		return 0, 0, fmt.Errorf("stat: start time: %w", err)
+	st := stat{state: fields[state][0]}
+	var err error
+	if st.parent, err = strconv.Atoi(fields[parent]); err != nil {
+		return stat{}, fmt.Errorf("stat: parent: %w", err)
 	}
-	return fields[stateField][0], start, nil
+	if st.start, err = strconv.ParseUint(fields[start], 10, 64); err != nil {
+		return stat{}, fmt.Errorf("stat: start time: %w", err)
+	}
+	return st, nil
 }
 
 // bootID changes with every boot of the machine; no recorded process outlives one.

@@ -49,7 +49,7 @@ func Up(ctx context.Context, o Options) (*Cluster, error) {
 	if err := c.configure(o); err != nil {
 		return nil, err
 	}
-	u := &starter{Cluster: c, progress: o.Progress, begun: time.Now(), kubelets: map[string]time.Time{}}
+	u := &starter{Cluster: c, progress: o.Progress, begun: time.Now(), kubelets: map[string]time.Time{}, apiReady: make(chan struct{})}
 	if u.progress == nil {
 		u.progress = io.Discard
 	}
@@ -109,7 +109,8 @@ type starter struct {
 	*Cluster
 	progress io.Writer
 	begun    time.Time
-	images   func() error // makes the images of the cluster's own pods, once
+	images   func() error  // makes the images of the cluster's own pods, once
+	apiReady chan struct{} // closed when the API server is
 
 	mu       sync.Mutex
 	kubelets map[string]time.Time // when this run started a node's kubelet
@@ -200,6 +201,7 @@ func (u *starter) startControlPlane(ctx context.Context) error {
 		return err
 	}
 	u.say("API server is ready")
+	close(u.apiReady)
 	if err := u.ensureComponents(controlPlane, u.layout.controlPlaneThen(u.settings)); err != nil {
 		return err
 	}
@@ -237,6 +239,12 @@ func (u *starter) startNode(ctx context.Context, i int) error {
 	}
 	if err := u.importImages(ctx, node); err != nil {
 		return err
+	}
+	// A kubelet that starts without an API server backs off, for up to a minute.
+	select {
+	case <-u.apiReady:
+	case <-ctx.Done():
+		return nil // the control plane's part says why
 	}
 	return u.ensureComponents(node, u.layout.components(u.settings, node))
 }

@@ -178,11 +178,19 @@ func (f *flags) nodeExec() *cobra.Command {
 	}
 }
 
-// machineInit and forwarder are what `up` and `forward` start; they are of no use to people.
+// machineInit, machineStart and forwarder are what `up` and `forward` start; they are of no use to
+// people.
 func machineInit() *cobra.Command {
 	return &cobra.Command{
 		Use: "machine-init", Hidden: true, Args: cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error { return cluster.RunInit(os.Stdin, os.Stdout) },
+	}
+}
+
+func machineStart() *cobra.Command {
+	return &cobra.Command{
+		Use: "machine-start", Hidden: true, Args: cobra.NoArgs,
+		RunE: func(*cobra.Command, []string) error { return cluster.RunStart(os.Stdin, os.Stdout) },
 	}
 }
 
