@@ -1,0 +1,143 @@
+package zookeeper
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"sync"
+	"time"
+)
+
+// hostProvider goes round the servers without resolving their names: that is done anew by each dial, so that a
+// server which comes back under another address is found. (The library's own provider resolves once.)
+type hostProvider struct {
+	mu    sync.Mutex
+	hosts []string
+	next  int
+	// down is when the search for a server began; zero while connected.
+	down time.Time
+	// flushAfter is the length of the search after which requests that were never sent are failed.
+	flushAfter time.Duration
+	now        func() time.Time
+}
+
+// Init keeps the servers as they were shuffled by the library.
+func (h *hostProvider) Init(servers []string) error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if len(servers) == 0 {
+		return errors.New("the connect string names no servers")
+	}
+	h.hosts = append([]string(nil), servers...)
+	return nil
+}
+
+// Len returns the number of servers.
+func (h *hostProvider) Len() int {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return len(h.hosts)
+}
+
+// Next returns the next server. It asks the library to fail what is queued (which also makes it pause for a
+// second) once the search has lasted so long that callers are giving up: a write that was queued before an outage
+// must never be sent after it, when nobody waits for its answer any more.
+func (h *hostProvider) Next() (server string, flush bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	server = h.hosts[h.next%len(h.hosts)]
+	h.next++
+	now := h.now()
+	if h.down.IsZero() {
+		h.down = now
+	}
+	return server, now.Sub(h.down) >= h.flushAfter
+}
+
+// Connected ends the search.
+func (h *hostProvider) Connected() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.down = time.Time{}
+}
+
+// dialer opens connections for one session.
+type dialer struct {
+	// ctx ends with the session.
+	ctx     context.Context
+	timeout time.Duration
+	// tls is nil for plain TCP. ServerName, when empty, is the host that is dialled.
+	tls *tls.Config
+	// pace says how long to wait before the next attempt.
+	pace func() time.Duration
+}
+
+// dial waits for its turn and connects. The library calls it from the loop of one connection, one call at a time.
+func (d *dialer) dial(network, address string, _ time.Duration) (net.Conn, error) {
+	if wait := d.pace(); wait > 0 {
+		timer := time.NewTimer(wait)
+		defer timer.Stop()
+		select {
+		case <-timer.C:
+		case <-d.ctx.Done():
+			return nil, errClosed
+		}
+	}
+	ctx, cancel := context.WithTimeout(d.ctx, d.timeout)
+	defer cancel()
+	var (
+		conn net.Conn
+		err  error
+	)
+	if d.tls == nil {
+		conn, err = (&net.Dialer{}).DialContext(ctx, network, address)
+	} else {
+		conn, err = (&tls.Dialer{Config: d.tls}).DialContext(ctx, network, address)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("dial %s: %w", address, err)
+	}
+	return &handshakeConn{Conn: conn, limit: d.timeout}, nil
+}
+
+// connectResponse is the least number of bytes that a server answers a connect request with, its length included.
+const connectResponse = 4 + 36
+
+// handshakeConn bounds the wait for the answer to the connect request. The library allows it ten times the receive
+// timeout, and after the first four bytes no deadline at all, so that one server that accepts connections and then
+// hangs would keep a client from the other two for the better part of a minute.
+type handshakeConn struct {
+	net.Conn
+	limit time.Duration
+	read  int
+}
+
+// Read counts what has arrived. It is called by one goroutine at a time, the same that sets the read deadlines.
+func (c *handshakeConn) Read(p []byte) (int, error) {
+	n, err := c.Conn.Read(p)
+	c.read += n
+	return n, err
+}
+
+// SetReadDeadline shortens a deadline during the handshake.
+func (c *handshakeConn) SetReadDeadline(t time.Time) error {
+	if latest := time.Now().Add(c.limit); c.read < connectResponse && (t.IsZero() || t.After(latest)) {
+		t = latest
+	}
+	return c.Conn.SetReadDeadline(t)
+}
+
+// backoff is the wait before an attempt, doubling from first to most, with a quarter of jitter.
+func backoff(attempt int, first, most time.Duration) time.Duration {
+	if attempt <= 0 {
+		return 0
+	}
+	wait := most
+	if attempt <= 16 {
+		wait = min(first<<(attempt-1), most)
+	}
+	return wait*3/4 + rand.N(wait/4+1)
+}

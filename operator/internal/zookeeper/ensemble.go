@@ -1,0 +1,117 @@
+package zookeeper
+
+import (
+	"context"
+	"sync"
+	"time"
+)
+
+// ensemble is what the sessions with the same servers share: the breaker and its prober.
+type ensemble struct {
+	name    string
+	opts    Options
+	ctx     context.Context
+	cancel  context.CancelFunc
+	breaker *breaker
+
+	// up gets a token when a session is established.
+	up chan struct{}
+
+	mu       sync.Mutex
+	sessions map[*Session]struct{}
+	// opened is closed while the breaker is open.
+	opened chan struct{}
+}
+
+func newEnsemble(ctx context.Context, name string, opts Options) *ensemble {
+	ctx, cancel := context.WithCancel(ctx)
+	e := &ensemble{
+		name: name, opts: opts, ctx: ctx, cancel: cancel,
+		up: make(chan struct{}, 1), sessions: map[*Session]struct{}{}, opened: make(chan struct{}),
+	}
+	e.breaker = newBreaker(name, opts.BreakerFailures, e.turned)
+	return e
+}
+
+// turned follows the breaker: requests that wait are released, and everybody who watches something on the ensemble
+// is told, once at each opening and once at each closing.
+func (e *ensemble) turned(open bool) {
+	e.opts.Metrics.breaker(e.name, open)
+	e.mu.Lock()
+	if open {
+		close(e.opened)
+	} else {
+		e.opened = make(chan struct{})
+	}
+	sessions := make([]*Session, 0, len(e.sessions))
+	for session := range e.sessions {
+		sessions = append(sessions, session)
+	}
+	e.mu.Unlock()
+	if open {
+		e.opts.Log.Warn("circuit breaker opened", "ensemble", e.name)
+		go e.probe()
+	} else {
+		e.opts.Log.Info("circuit breaker closed", "ensemble", e.name)
+	}
+	for _, session := range sessions {
+		session.notifyAll()
+	}
+}
+
+func (e *ensemble) openedChan() <-chan struct{} {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.opened
+}
+
+func (e *ensemble) join(s *Session) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.sessions[s] = struct{}{}
+}
+
+func (e *ensemble) leave(s *Session) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	delete(e.sessions, s)
+}
+
+// isUp wakes the prober.
+func (e *ensemble) isUp() {
+	select {
+	case e.up <- struct{}{}:
+	default:
+	}
+}
+
+// probe tries until the breaker closes: at once when a session is established, else with back-off.
+func (e *ensemble) probe() {
+	for attempt := 1; !e.breaker.closed(); attempt++ {
+		timer := time.NewTimer(backoff(attempt, 100*time.Millisecond, e.opts.MaxBackoff))
+		select {
+		case <-e.ctx.Done():
+			timer.Stop()
+			return
+		case <-e.up:
+			timer.Stop()
+		case <-timer.C:
+		}
+		// Without a session there is nothing to ask: the dialers are trying, at their own pace.
+		if session := e.established(); session != nil {
+			e.opts.Metrics.probe(e.name)
+			e.breaker.probed(session.ping(e.ctx) == nil)
+		}
+	}
+}
+
+func (e *ensemble) established() *Session {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for session := range e.sessions {
+		if session.Established() {
+			return session
+		}
+	}
+	return nil
+}

@@ -1,0 +1,135 @@
+package zookeeper
+
+import (
+	"crypto/sha256"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/holdfast-io/holdfast/operator/internal/zookeeper/zktypes"
+)
+
+// Options tune a Pool. The zero value is good.
+type Options struct {
+	// SessionTimeout is what is asked of the server, which may grant less or more. Zero: 10 s.
+	SessionTimeout time.Duration
+	// RequestTimeout bounds one request, the wait for a session included. Zero: 5 s.
+	RequestTimeout time.Duration
+	// DialTimeout bounds an attempt to connect, TLS included, and then the wait for the session. Zero: 2 s.
+	DialTimeout time.Duration
+	// BreakerFailures is the number of failures in a row that opens the breaker. Zero: 5.
+	BreakerFailures uint32
+	// MaxBackoff is the longest wait between attempts to connect and between probes. Zero: 2 s.
+	MaxBackoff time.Duration
+	// IdleTimeout is how long a session is kept that watches nothing. Zero: 1 minute.
+	IdleTimeout time.Duration
+	// AuditInterval is how often all that is watched is compared with the server: no watch of ZooKeeper fires on a
+	// change of an access control list. Zero: 30 s. Negative: never.
+	AuditInterval time.Duration
+	// MaxInFlight is the number of requests of a session that wait for an answer at a time. Zero: 512.
+	MaxInFlight int
+	// Log takes one line an event. Nil: nothing is logged.
+	Log *slog.Logger
+	// Metrics counts. Nil: nothing is counted.
+	Metrics *Metrics
+}
+
+func (o Options) withDefaults() Options {
+	set := func(value *time.Duration, fallback time.Duration) {
+		if *value == 0 {
+			*value = fallback
+		}
+	}
+	set(&o.SessionTimeout, 10*time.Second)
+	set(&o.RequestTimeout, 5*time.Second)
+	set(&o.DialTimeout, 2*time.Second)
+	set(&o.MaxBackoff, 2*time.Second)
+	set(&o.IdleTimeout, time.Minute)
+	set(&o.AuditInterval, 30*time.Second)
+	if o.BreakerFailures == 0 {
+		o.BreakerFailures = 5
+	}
+	if o.MaxInFlight == 0 {
+		o.MaxInFlight = 512
+	}
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
+	return o
+}
+
+// Credential is what a session shows to the servers. The zero value shows nothing.
+type Credential struct {
+	// User and Password of the scheme digest.
+	User, Password string
+}
+
+// Target is an ensemble and how to speak to it. Equal targets share a session.
+type Target struct {
+	// Connect names the servers, and the chroot.
+	Connect zktypes.ConnectString
+	// Credential of the session.
+	Credential Credential
+	// TLS is nil for plain TCP.
+	TLS *TLS
+}
+
+// TLS are the PEM blocks of a TLS connection.
+type TLS struct {
+	// CA are the certificates that the server's is verified against. Empty: those of the system.
+	CA []byte
+	// Cert and Key are this side's. Empty: none is shown.
+	Cert, Key []byte
+	// ServerName is what the server's certificate is verified for. Empty: the host that is dialled.
+	ServerName string
+}
+
+// config makes the configuration of the standard library.
+func (t *TLS) config() (*tls.Config, error) {
+	if t == nil {
+		return nil, nil
+	}
+	out := &tls.Config{MinVersion: tls.VersionTLS12, ServerName: t.ServerName}
+	if len(t.CA) > 0 {
+		out.RootCAs = x509.NewCertPool()
+		if !out.RootCAs.AppendCertsFromPEM(t.CA) {
+			return nil, errors.New("TLS: the CA has no certificate in PEM")
+		}
+	}
+	if len(t.Cert) > 0 || len(t.Key) > 0 {
+		pair, err := tls.X509KeyPair(t.Cert, t.Key)
+		if err != nil {
+			return nil, fmt.Errorf("TLS: certificate and key: %w", err)
+		}
+		out.Certificates = []tls.Certificate{pair}
+	}
+	return out, nil
+}
+
+// key identifies a session. The credential is hashed, for keys are logged.
+func (t Target) key() string {
+	hash := sha256.New()
+	add := func(part []byte) { fmt.Fprintf(hash, "%d:%s,", len(part), part) }
+	add([]byte(t.Credential.User))
+	add([]byte(t.Credential.Password))
+	if t.TLS != nil {
+		add(t.TLS.CA)
+		add(t.TLS.Cert)
+		add(t.TLS.Key)
+		add([]byte(t.TLS.ServerName))
+	}
+	return t.Connect.String() + "#" + hex.EncodeToString(hash.Sum(nil)[:8])
+}
+
+// Identities are what the servers take a session with this target for: the ids that its access control entries can
+// name. An x509 identity is not among them, since it depends on how the server reads certificates.
+func (t Target) Identities() []zktypes.ACL {
+	if t.Credential == (Credential{}) {
+		return nil
+	}
+	return []zktypes.ACL{{Scheme: zktypes.SchemeDigest, ID: zktypes.DigestID(t.Credential.User, t.Credential.Password)}}
+}

@@ -1,0 +1,133 @@
+package zookeeper
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+)
+
+// Pool holds the sessions of a process. It is safe for concurrent use; New makes one.
+type Pool struct {
+	opts   Options
+	ctx    context.Context
+	cancel context.CancelFunc
+	wg     sync.WaitGroup
+
+	mu        sync.Mutex
+	closed    bool
+	sessions  map[string]*Session
+	ensembles map[string]*ensemble
+}
+
+// New makes a pool without sessions. Close ends it.
+func New(opts Options) *Pool {
+	ctx, cancel := context.WithCancel(context.Background())
+	p := &Pool{
+		opts: opts.withDefaults(), ctx: ctx, cancel: cancel,
+		sessions: map[string]*Session{}, ensembles: map[string]*ensemble{},
+	}
+	p.wg.Go(p.sweep)
+	return p
+}
+
+// Session returns the session of a target, and starts to connect when there is none yet. It does not wait. It fails
+// for a target that cannot work (TLS that does not parse) and once the pool is closed.
+func (p *Pool) Session(target Target) (*Session, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.closed {
+		return nil, &UnavailableError{Ensemble: target.Connect.Ensemble(), Err: errClosed}
+	}
+	key := target.key()
+	if session, ok := p.sessions[key]; ok {
+		session.touch()
+		return session, nil
+	}
+	config, err := target.TLS.config()
+	if err != nil {
+		return nil, err
+	}
+	name := target.Connect.Ensemble()
+	ens, ok := p.ensembles[name]
+	if !ok {
+		ens = newEnsemble(p.ctx, name, p.opts)
+		p.ensembles[name] = ens
+	}
+	session, err := newSession(p.ctx, key, target, config, ens, p.opts)
+	if err != nil {
+		return nil, fmt.Errorf("start a session with ZooKeeper %s: %w", name, err)
+	}
+	p.sessions[key] = session
+	return session, nil
+}
+
+// Sessions returns the number of sessions.
+func (p *Pool) Sessions() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return len(p.sessions)
+}
+
+// Close ends all sessions. It returns when they are closed or when ctx ends, with its error.
+func (p *Pool) Close(ctx context.Context) error {
+	p.mu.Lock()
+	p.closed = true
+	all := p.sessions
+	p.sessions = map[string]*Session{}
+	p.mu.Unlock()
+	p.cancel()
+	for _, session := range all {
+		p.wg.Go(session.close)
+	}
+	done := make(chan struct{})
+	go func() {
+		p.wg.Wait()
+		close(done)
+	}()
+	select {
+	case <-done:
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("closing %d ZooKeeper sessions: %w", len(all), ctx.Err())
+	}
+}
+
+// sweep closes sessions that nobody uses any more: those of credentials that were rotated, and of ensembles that
+// the last object left.
+func (p *Pool) sweep() {
+	ticker := time.NewTicker(max(p.opts.IdleTimeout/4, 10*time.Millisecond))
+	defer ticker.Stop()
+	for {
+		select {
+		case <-p.ctx.Done():
+			return
+		case <-ticker.C:
+		}
+		for _, session := range p.takeIdle() {
+			p.wg.Go(session.close)
+		}
+	}
+}
+
+func (p *Pool) takeIdle() []*Session {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	var idle []*Session
+	used := map[string]bool{}
+	for key, session := range p.sessions {
+		if session.idle() {
+			idle = append(idle, session)
+			delete(p.sessions, key)
+			continue
+		}
+		used[session.ens.name] = true
+	}
+	for name, ens := range p.ensembles {
+		if !used[name] {
+			ens.cancel()
+			delete(p.ensembles, name)
+		}
+	}
+	return idle
+}

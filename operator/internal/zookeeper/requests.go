@@ -1,0 +1,285 @@
+package zookeeper
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/holdfast-io/holdfast/operator/internal/zookeeper/zktypes"
+)
+
+// maxReads bounds the reads of a znode that changes between the two requests of each.
+const maxReads = 16
+
+// read returns a znode. With arm it sets a watch along with it.
+func (s *Session) read(ctx context.Context, full string, arm, withData bool) (zktypes.Node, error) {
+	for range maxReads {
+		node, settled, err := s.readOnce(ctx, full, arm, withData)
+		if settled || err != nil {
+			return node, err
+		}
+	}
+	return zktypes.Node{}, fmt.Errorf("read %s: it changed during each of %d reads", full, maxReads)
+}
+
+// content is what a read of data returns.
+type content struct {
+	data []byte
+	stat zk.Stat
+}
+
+type listing struct {
+	acl  []zk.ACL
+	stat zk.Stat
+}
+
+// readOnce asks for data and access control list at once. The two answers belong together when they were given of
+// the same znode with the same list; otherwise it is not settled.
+func (s *Session) readOnce(ctx context.Context, full string, arm, withData bool) (node zktypes.Node, settled bool, err error) {
+	type aclResult struct {
+		listing
+		err error
+	}
+	aclDone := make(chan aclResult, 1)
+	go func() {
+		out, err := do(ctx, s, "getACL", func(c *zk.Conn) (listing, error) {
+			acl, stat, err := c.GetACL(full)
+			if err != nil {
+				return listing{}, err
+			}
+			return listing{acl, *stat}, nil
+		})
+		aclDone <- aclResult{out, err}
+	}()
+	got, err := do(ctx, s, "get", func(c *zk.Conn) (content, error) { return get(c, full, arm) })
+	acl := <-aclDone
+	switch {
+	case errors.Is(err, zk.ErrNoNode), errors.Is(err, zk.ErrNoAuth):
+		return s.readHidden(ctx, full, arm, errors.Is(err, zk.ErrNoAuth))
+	case err != nil:
+		return zktypes.Node{}, false, err
+	case errors.Is(acl.err, zk.ErrNoNode):
+		return zktypes.Node{}, false, nil
+	case errors.Is(acl.err, zk.ErrNoAuth):
+		node := observation(&got.stat)
+		node.Hidden = true
+		return node, true, nil
+	case acl.err != nil:
+		return zktypes.Node{}, false, acl.err
+	case acl.stat.Czxid != got.stat.Czxid || acl.stat.Aversion != got.stat.Aversion:
+		return zktypes.Node{}, false, nil
+	}
+	node = observation(&got.stat)
+	node.Size, node.Sum, node.ACL = len(got.data), zktypes.SumOf(got.data), fromACL(acl.acl)
+	if withData {
+		node.Data = got.data
+	}
+	return node, true, nil
+}
+
+// readHidden tells whether a znode exists that was not found, or that may not be read: that takes no permission.
+func (s *Session) readHidden(ctx context.Context, full string, arm, hidden bool) (node zktypes.Node, settled bool, err error) {
+	stat, err := do(ctx, s, "exists", func(c *zk.Conn) (*zk.Stat, error) { return exists(c, full, arm) })
+	switch {
+	case err != nil:
+		return zktypes.Node{}, false, err
+	case stat == nil:
+		return zktypes.Node{}, true, nil
+	case !hidden:
+		return zktypes.Node{}, false, nil // it was created just now
+	}
+	node = observation(stat)
+	node.Hidden = true
+	return node, true, nil
+}
+
+func get(c *zk.Conn, full string, arm bool) (content, error) {
+	var (
+		data []byte
+		stat *zk.Stat
+		err  error
+	)
+	if arm {
+		data, stat, _, err = c.GetW(full)
+	} else {
+		data, stat, err = c.Get(full)
+	}
+	if err != nil {
+		return content{}, err
+	}
+	return content{data, *stat}, nil
+}
+
+// exists returns nil for a znode that does not exist.
+func exists(c *zk.Conn, full string, arm bool) (*zk.Stat, error) {
+	var (
+		found bool
+		stat  *zk.Stat
+		err   error
+	)
+	if arm {
+		found, stat, _, err = c.ExistsW(full)
+	} else {
+		found, stat, err = c.Exists(full)
+	}
+	if err != nil || !found {
+		return nil, err
+	}
+	return stat, nil
+}
+
+func (s *Session) stat(ctx context.Context, full string) (*zk.Stat, error) {
+	return do(ctx, s, "exists", func(c *zk.Conn) (*zk.Stat, error) { return exists(c, full, false) })
+}
+
+// container is the owner that the server gives container znodes, and ttlMask marks those with a time to live.
+const (
+	container = -1 << 63
+	ttlMask   = -1 << 56
+)
+
+func observation(stat *zk.Stat) zktypes.Node {
+	owner := stat.EphemeralOwner
+	return zktypes.Node{
+		Exists: true, Czxid: stat.Czxid, Mzxid: stat.Mzxid, Version: stat.Version, Aversion: stat.Aversion,
+		Children: stat.NumChildren, Ephemeral: owner != 0 && owner != container && owner&ttlMask != ttlMask,
+	}
+}
+
+func fromACL(list []zk.ACL) []zktypes.ACL {
+	out := make([]zktypes.ACL, 0, len(list))
+	for _, entry := range list {
+		out = append(out, zktypes.ACL{Scheme: entry.Scheme, ID: entry.ID, Perms: zktypes.Perms(entry.Perms)})
+	}
+	return out
+}
+
+func toACL(list []zktypes.ACL) []zk.ACL {
+	out := make([]zk.ACL, 0, len(list))
+	for _, entry := range list {
+		out = append(out, zk.ACL{Scheme: entry.Scheme, ID: entry.ID, Perms: int32(entry.Perms)})
+	}
+	return out
+}
+
+// Content is a znode with its data.
+type Content struct {
+	zktypes.Node
+	// Value is the data.
+	Value []byte
+}
+
+// Get reads a znode without watching it. It fails with ErrNoNode for one that does not exist and ErrNoAuth for one
+// that may not be read.
+func (s *Session) Get(ctx context.Context, path string) (Content, error) {
+	full := s.target.Connect.Full(path)
+	node, err := s.read(ctx, full, false, true)
+	switch {
+	case err != nil:
+		return Content{}, err
+	case !node.Exists:
+		return Content{}, fmt.Errorf("get %s: %w", full, ErrNoNode)
+	case node.Hidden:
+		return Content{}, fmt.Errorf("get %s: %w", full, ErrNoAuth)
+	}
+	out := Content{Node: node, Value: node.Data}
+	out.Data = nil
+	return out, nil
+}
+
+// Children returns the names of a znode's children, in no order.
+func (s *Session) Children(ctx context.Context, path string) ([]string, error) {
+	full := s.target.Connect.Full(path)
+	return do(ctx, s, "getChildren", func(c *zk.Conn) ([]string, error) {
+		names, _, err := c.Children(full)
+		return names, err
+	})
+}
+
+// Create creates a znode and returns it as it then is. It fails with ErrNodeExists, and with ErrNoNode when the
+// parent does not exist. An UnavailableError leaves open whether it was created.
+func (s *Session) Create(ctx context.Context, key, path string, data []byte, acl []zktypes.ACL) (zktypes.Node, error) {
+	return s.write(ctx, key, path, "create", func(c *zk.Conn, full string) error {
+		_, err := c.Create(full, data, zk.FlagPersistent, toACL(acl))
+		return err
+	})
+}
+
+// EnsureParents creates what is missing above a znode, the chroot included, each empty and with the access control
+// list. Others may do the same at the same time.
+func (s *Session) EnsureParents(ctx context.Context, path string, acl []zktypes.ACL) error {
+	for _, parent := range zktypes.Ancestors(s.target.Connect.Full(path)) {
+		_, err := do(ctx, s, "create", func(c *zk.Conn) (string, error) {
+			// Asking first costs a read, and spares a transaction of the whole ensemble.
+			if found, _, err := c.Exists(parent); err != nil || found {
+				return "", err
+			}
+			return c.Create(parent, nil, zk.FlagPersistent, toACL(acl))
+		})
+		if err != nil && !errors.Is(err, ErrNodeExists) {
+			return fmt.Errorf("create the parent %s: %w", parent, err)
+		}
+	}
+	return nil
+}
+
+// Set replaces the data of a znode whose data has the version, and returns the znode as it then is.
+func (s *Session) Set(ctx context.Context, key, path string, data []byte, version int32) (zktypes.Node, error) {
+	return s.write(ctx, key, path, "set", func(c *zk.Conn, full string) error {
+		_, err := c.Set(full, data, version)
+		return err
+	})
+}
+
+// SetACL replaces the access control list of a znode whose list has the version, and returns the znode as it then is.
+func (s *Session) SetACL(ctx context.Context, key, path string, acl []zktypes.ACL, aversion int32) (zktypes.Node, error) {
+	return s.write(ctx, key, path, "setACL", func(c *zk.Conn, full string) error {
+		_, err := c.SetACL(full, toACL(acl), aversion)
+		return err
+	})
+}
+
+// Delete deletes a znode whose data has the version and that has no children.
+func (s *Session) Delete(ctx context.Context, key, path string, version int32) error {
+	_, err := s.write(ctx, key, path, "delete", func(c *zk.Conn, full string) error { return c.Delete(full, version) })
+	return err
+}
+
+// write makes one change and, when the znode is watched, reads it before anybody else is told: the writer need not
+// be, and the event that its own write causes costs no second read. Whatever the write came to (a conflict as well
+// as an answer that was lost), what was known of the znode is outdated.
+func (s *Session) write(ctx context.Context, key, path, op string, call func(c *zk.Conn, full string) error) (zktypes.Node, error) {
+	full := s.target.Connect.Full(path)
+	s.mu.Lock()
+	e := s.watches.entries[full]
+	if e != nil {
+		e.writers++
+	}
+	s.mu.Unlock()
+	_, err := do(ctx, s, op, func(c *zk.Conn) (struct{}, error) { return struct{}{}, call(c, full) })
+	if e == nil {
+		return zktypes.Node{}, err
+	}
+	s.mu.Lock()
+	e.outdate()
+	s.mu.Unlock()
+	var node zktypes.Node
+	var unavailable *UnavailableError
+	if !errors.As(err, &unavailable) {
+		var readErr error
+		if node, readErr = s.current(ctx, e, key); err == nil {
+			err = readErr
+		}
+	}
+	s.mu.Lock()
+	e.writers--
+	// An event that came while we were writing left the read to us.
+	late := e.writers == 0 && !e.known && e.reading == nil
+	s.mu.Unlock()
+	if late {
+		go s.refresh(e)
+	}
+	return node, err
+}

@@ -1,0 +1,336 @@
+package zookeeper
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/holdfast-io/holdfast/operator/internal/zookeeper/zktypes"
+)
+
+// auditWorkers and resyncWorkers are how many znodes are compared with the server at a time: an audit is in no
+// hurry, and after a reconnect everybody waits.
+const (
+	auditWorkers  = 8
+	resyncWorkers = 128
+	retryRefresh  = 500 * time.Millisecond
+)
+
+// Subscription is one party's interest in a znode.
+type Subscription struct {
+	// Key names the party; it can subscribe to any number of znodes.
+	Key string
+	// Notify is called after the znode changed (what Observe returns is then current), and when the ensemble's
+	// circuit breaker opens or closes. It must not block. Nil: nobody is told.
+	Notify func()
+	// WithData keeps the znode's content in memory, not only its sum.
+	WithData bool
+}
+
+// watches are the znodes that a session keeps current. It is guarded by the session's mutex.
+type watches struct {
+	entries map[string]*entry
+	byKey   map[string]map[string]struct{}
+}
+
+// entry is what is known of one znode. Its path is the full one, with the chroot.
+type entry struct {
+	path string
+	subs map[string]Subscription
+	// node is the last observation; seen tells that there was one, known that no change was heard of since.
+	node        zktypes.Node
+	seen, known bool
+	// armed tells that a watch is set at the server, which the next change fires.
+	armed bool
+	// seq counts what makes an observation outdated. A read that saw it change is made again: the answer may be
+	// from before the change or after it.
+	seq uint64
+	// writers counts our own writes under way. They read the znode when they are done, and so the events that they
+	// cause need no read of their own.
+	writers int
+	// reading is closed when the read under way ends; nil when there is none.
+	reading chan struct{}
+}
+
+func newWatches() watches {
+	return watches{entries: map[string]*entry{}, byKey: map[string]map[string]struct{}{}}
+}
+
+func (w *watches) disarmAll() {
+	for _, e := range w.entries {
+		e.outdate()
+		e.armed = false
+	}
+}
+
+func (e *entry) outdate() {
+	e.seq++
+	e.known = false
+}
+
+// notifications returns the callbacks of everybody but one.
+func (e *entry) notifications(but string) []func() {
+	var out []func()
+	for key, sub := range e.subs {
+		if key != but && sub.Notify != nil {
+			out = append(out, sub.Notify)
+		}
+	}
+	return out
+}
+
+func (e *entry) withData() bool {
+	for _, sub := range e.subs {
+		if sub.WithData {
+			return true
+		}
+	}
+	return false
+}
+
+// Observe returns what is known of a znode, and from then on keeps it current for the subscriber: the first call
+// reads it and sets a watch, later ones answer from memory. While the ensemble is away it fails with
+// UnavailableError, and the subscriber is notified when that ends.
+func (s *Session) Observe(ctx context.Context, path string, sub Subscription) (zktypes.Node, error) {
+	full := s.target.Connect.Full(path)
+	s.mu.Lock()
+	e, ok := s.watches.entries[full]
+	if !ok {
+		e = &entry{path: full, subs: map[string]Subscription{}}
+		s.watches.entries[full] = e
+		s.opts.Metrics.watching(s.ens.name, 1)
+	}
+	if sub.WithData && !e.withData() {
+		e.outdate()
+	}
+	e.subs[sub.Key] = sub
+	if s.watches.byKey[sub.Key] == nil {
+		s.watches.byKey[sub.Key] = map[string]struct{}{}
+	}
+	s.watches.byKey[sub.Key][full] = struct{}{}
+	s.mu.Unlock()
+	if !s.ens.breaker.closed() {
+		return zktypes.Node{}, &UnavailableError{Ensemble: s.ens.name, Open: true, Err: errBreakerOpen}
+	}
+	return s.current(ctx, e, sub.Key)
+}
+
+// Forget ends a party's subscription to a znode.
+func (s *Session) Forget(path, key string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.forget(s.target.Connect.Full(path), key)
+}
+
+// ForgetAll ends all subscriptions of a party.
+func (s *Session) ForgetAll(key string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, full := range slices.Collect(maps.Keys(s.watches.byKey[key])) {
+		s.forget(full, key)
+	}
+}
+
+// forget leaves the watch at the server, since the library cannot take one back: it fires once more, unheard.
+func (s *Session) forget(full, key string) {
+	delete(s.watches.byKey[key], full)
+	if len(s.watches.byKey[key]) == 0 {
+		delete(s.watches.byKey, key)
+	}
+	e, ok := s.watches.entries[full]
+	if !ok {
+		return
+	}
+	delete(e.subs, key)
+	if len(e.subs) == 0 {
+		delete(s.watches.entries, full)
+		s.opts.Metrics.watching(s.ens.name, -1)
+	}
+}
+
+// current returns the znode from memory, or reads it until an answer stands that no event has overtaken. Of several
+// callers one reads and the others wait. Whoever subscribes beside key is told of a difference.
+func (s *Session) current(ctx context.Context, e *entry, key string) (zktypes.Node, error) {
+	for {
+		s.mu.Lock()
+		if e.known {
+			node := e.node
+			s.mu.Unlock()
+			return node, nil
+		}
+		if wait := e.reading; wait != nil {
+			s.mu.Unlock()
+			select {
+			case <-wait:
+				continue
+			case <-ctx.Done():
+				return zktypes.Node{}, s.ended(ctx, errDeadline)
+			}
+		}
+		e.reading = make(chan struct{})
+		seq, arm, withData := e.seq, !e.armed, e.withData()
+		s.mu.Unlock()
+
+		node, err := s.read(ctx, e.path, arm, withData)
+
+		s.mu.Lock()
+		close(e.reading)
+		e.reading = nil
+		if err != nil {
+			s.mu.Unlock()
+			return zktypes.Node{}, err
+		}
+		if e.seq != seq {
+			s.mu.Unlock()
+			continue
+		}
+		changed := e.seen && !e.node.Same(node)
+		e.node, e.seen, e.known, e.armed = node, true, true, true
+		var tell []func()
+		if changed {
+			tell = e.notifications(key)
+		}
+		s.mu.Unlock()
+		for _, notify := range tell {
+			notify()
+		}
+		return node, nil
+	}
+}
+
+// watched takes an event of a watch. It is called from the library's receive loop, so that everything that was
+// answered before the event has been seen before it, and must not block.
+func (s *Session) watched(event zk.Event) {
+	s.mu.Lock()
+	e, ok := s.watches.entries[event.Path]
+	if !ok {
+		s.mu.Unlock()
+		return
+	}
+	e.outdate()
+	e.armed = false
+	// A watch that ended with its session is set again by the resync that follows the next one.
+	idle := event.Type != zk.EventNotWatching && e.writers == 0 && e.reading == nil
+	s.mu.Unlock()
+	if idle {
+		go s.refresh(e)
+	}
+}
+
+// refresh reads a znode after an event, and tells the subscribers of a difference. When the read fails and the
+// session lives it is made again; when the session is lost, the resync makes it.
+func (s *Session) refresh(e *entry) {
+	ctx, cancel := context.WithTimeout(s.ctx, 2*s.opts.RequestTimeout)
+	defer cancel()
+	if _, err := s.current(ctx, e, ""); err == nil || s.ctx.Err() != nil || !s.Established() {
+		return
+	}
+	time.AfterFunc(retryRefresh, func() {
+		s.mu.Lock()
+		wanted := s.watches.entries[e.path] == e && !e.known
+		s.mu.Unlock()
+		if wanted && s.Established() {
+			s.refresh(e)
+		}
+	})
+}
+
+// notifyAll tells every subscriber once.
+func (s *Session) notifyAll() {
+	s.mu.Lock()
+	byKey := map[string]func(){}
+	for _, e := range s.watches.entries {
+		for key, sub := range e.subs {
+			if sub.Notify != nil {
+				byKey[key] = sub.Notify
+			}
+		}
+	}
+	s.mu.Unlock()
+	for _, notify := range byKey {
+		notify()
+	}
+}
+
+// resync follows every reconnect. With a new session every watch is gone, and everything is read; within the old
+// one the library has set the watches again, but what changed in the gap is not taken on trust (it compares with
+// the last transaction that any answer mentioned, which may be later than a change whose event was lost with the
+// connection), so everything is compared.
+func (s *Session) resync(fresh bool) {
+	if fresh {
+		// A new session may be with a server that lags behind the one before.
+		if _, err := do(s.ctx, s, "sync", func(c *zk.Conn) (string, error) { return c.Sync("/") }); err != nil {
+			s.log.Debug("sync failed", "error", err)
+		}
+	}
+	s.audit(resyncWorkers)
+}
+
+// audit compares everything that is watched with the server, and reads what differs.
+func (s *Session) audit(workers int) {
+	s.mu.Lock()
+	all := slices.Collect(maps.Values(s.watches.entries))
+	s.mu.Unlock()
+	work := make(chan *entry)
+	var wg sync.WaitGroup
+	for range min(workers, len(all)) {
+		wg.Go(func() {
+			for e := range work {
+				s.compare(e)
+			}
+		})
+	}
+	for _, e := range all {
+		if !s.Established() || s.ctx.Err() != nil {
+			break
+		}
+		work <- e
+	}
+	close(work)
+	wg.Wait()
+}
+
+// compare asks for the counters of a znode, which takes no permission, and reads it when they differ from what is
+// known. It is how changes of access control lists are noticed, on which no watch fires.
+func (s *Session) compare(e *entry) {
+	s.mu.Lock()
+	known, node, seq := e.known, e.node, e.seq
+	s.mu.Unlock()
+	if known {
+		stat, err := s.stat(s.ctx, e.path)
+		if err != nil {
+			return
+		}
+		same := node.Exists == (stat != nil)
+		if same && stat != nil {
+			same = stat.Czxid == node.Czxid && stat.Mzxid == node.Mzxid && stat.Aversion == node.Aversion
+		}
+		if same {
+			return
+		}
+		s.mu.Lock()
+		if e.seq == seq {
+			e.outdate()
+		}
+		s.mu.Unlock()
+	}
+	s.refresh(e)
+}
+
+type optionalTicker struct {
+	c    <-chan time.Time
+	stop func()
+}
+
+// newOptionalTicker makes a ticker that never fires when the interval is not positive.
+func newOptionalTicker(interval time.Duration) optionalTicker {
+	if interval <= 0 {
+		return optionalTicker{stop: func() {}}
+	}
+	ticker := time.NewTicker(interval)
+	return optionalTicker{c: ticker.C, stop: ticker.Stop}
+}
