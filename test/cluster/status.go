@@ -10,6 +10,7 @@ import (
 	"strings"
 	"sync"
 	"text/tabwriter"
+	"time"
 )
 
 // Status is what a cluster looks like now.
@@ -51,8 +52,10 @@ func (s Status) Print(w io.Writer) error {
 	return t.Flush()
 }
 
-// Status asks every part of the cluster at the same time how it is.
+// Status asks every part of the cluster at the same time how it is, and gives them three seconds.
 func (c *Cluster) Status(ctx context.Context) Status {
+	ctx, cancel := context.WithTimeout(ctx, 3*time.Second)
+	defer cancel()
 	var checks []func() Part
 	for _, machine := range c.machines() {
 		checks = append(checks, func() Part { return c.machineStatus(machine) })
@@ -72,8 +75,10 @@ func (c *Cluster) Status(ctx context.Context) Status {
 	for i, check := range checks {
 		all.Go(func() { parts[i] = check() })
 	}
+	var nodes []Part
+	all.Go(func() { nodes = c.nodeStatus(ctx) })
 	all.Wait()
-	parts = append(parts, c.nodeStatus(ctx)...)
+	parts = append(parts, nodes...)
 	return Status{Name: c.layout.name(), Folder: c.layout.folder, Kubeconfig: c.layout.kubeconfig(), Parts: parts}
 }
 
