@@ -99,7 +99,9 @@ func result[T any](r core.Reply, err error) (T, error) {
 // given back.
 func (e *Engine) Acquire(ctx context.Context, req core.AcquireRequest) (core.Grant, error) {
 	do := func(s *core.Shard, now core.Instant, t core.Ticket, out *core.Output) { s.Acquire(now, req, t, out) }
-	cancel := func(s *core.Shard, now core.Instant, t core.Ticket, out *core.Output) { s.Cancel(now, req.Name, t, out) }
+	cancel := func(s *core.Shard, now core.Instant, t core.Ticket, out *core.Output) {
+		s.Cancel(now, req.Name, t, out)
+	}
 	undo := func(s *core.Shard, now core.Instant, r core.Reply, out *core.Output) {
 		if grant, ok := r.Result.(core.Grant); ok {
 			s.Abandon(now, req.Name, grant.Hold.Token, out)

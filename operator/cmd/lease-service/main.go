@@ -1,0 +1,88 @@
+// The lease-service binary serves leases over gRPC, as one of several replicas on a shared etcd or alone on an
+// embedded one.
+package main
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"os"
+	"os/signal"
+	"runtime/debug"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/holdfast-io/holdfast/operator/internal/lease/service"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	if err := command().ExecuteContext(ctx); err != nil {
+		fmt.Fprintln(os.Stderr, "lease-service:", err)
+		os.Exit(1)
+	}
+}
+
+func command() *cobra.Command {
+	opts := service.Options{Log: os.Stderr, Version: version()}
+	level := "info"
+	cmd := &cobra.Command{
+		Use:           "lease-service",
+		Short:         "Serve leases over gRPC",
+		Args:          cobra.NoArgs,
+		Version:       opts.Version,
+		SilenceUsage:  true,
+		SilenceErrors: true,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := opts.LogLevel.UnmarshalText([]byte(level)); err != nil {
+				return fmt.Errorf("--log-level is %q; debug, info, warn and error are allowed", level)
+			}
+			return service.Run(cmd.Context(), opts)
+		},
+	}
+	flags := cmd.Flags()
+	flags.StringVar(&opts.Listen, "listen", ":7400", "serve gRPC on this address")
+	flags.StringVar(&opts.MetricsListen, "metrics-listen", ":7401", "serve Prometheus metrics on this address; empty: none")
+	flags.StringVar(&opts.Name, "name", defaultName(), "name of this replica (default $POD_NAME, else the host name)")
+	flags.StringVar(&opts.Advertise, "advertise", "", "host:port where other replicas and clients reach this one (default the listen address)")
+	flags.StringSliceVar(&opts.EtcdEndpoints, "etcd-endpoints", nil, "URLs of etcd; none: an embedded etcd")
+	flags.StringVar(&opts.EtcdPrefix, "etcd-prefix", "/holdfast/", "keep everything under this etcd prefix, which ends in '/'")
+	flags.StringVar(&opts.DataDir, "data-dir", "/var/lib/lease-service", "data of the embedded etcd")
+	flags.DurationVar(&opts.LeaseTTL, "lease-ttl", time.Minute, "TTL of leases whose request names none")
+	flags.DurationVar(&opts.SessionTTL, "session-ttl", 5*time.Second, "how soon other replicas take over from one that died")
+	flags.DurationVar(&opts.DrainTimeout, "drain-timeout", 20*time.Second, "how long an orderly stop may take")
+	flags.IntVar(&opts.Shards, "shards", 64, "number of shards, fixed when the prefix is first used")
+	flags.StringVar(&level, "log-level", slog.LevelInfo.String(), "log from this level on: debug, info, warn, error")
+	return cmd
+}
+
+func defaultName() string {
+	if name := os.Getenv("POD_NAME"); name != "" {
+		return name
+	}
+	name, err := os.Hostname()
+	if err != nil {
+		return "lease-service"
+	}
+	return name
+}
+
+// version is the module's version, or the commit it was built from.
+func version() string {
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		return "unknown"
+	}
+	if v := info.Main.Version; v != "" && v != "(devel)" {
+		return v
+	}
+	for _, s := range info.Settings {
+		if s.Key == "vcs.revision" {
+			return s.Value
+		}
+	}
+	return "devel"
+}

@@ -1,0 +1,277 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"strconv"
+	"strings"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	"github.com/holdfast-io/holdfast/operator/internal/lease/core"
+	"github.com/holdfast-io/holdfast/operator/internal/lease/store"
+	"github.com/holdfast-io/holdfast/operator/lease/leasev1"
+)
+
+// Acquire implements LeaseService.
+func (s *Server) Acquire(ctx context.Context, req *leasev1.AcquireRequest) (*leasev1.AcquireResponse, error) {
+	grant, err := s.acquire(ctx, req)
+	return grant, s.toError(err)
+}
+
+func (s *Server) acquire(ctx context.Context, req *leasev1.AcquireRequest) (*leasev1.AcquireResponse, error) {
+	caller := callerOf(ctx)
+	asked, err := s.acquireRequest(req, caller)
+	if err != nil {
+		return nil, err
+	}
+	// The wait goes on where it was when the name changes its owner.
+	until := s.opts.Clock().Add(asked.WaitFor)
+	left := func() time.Duration {
+		if asked.WaitFor == 0 {
+			return 0
+		}
+		return max(until.Sub(s.opts.Clock()), time.Millisecond)
+	}
+	local := func(ctx context.Context) (*leasev1.AcquireResponse, error) {
+		now := asked
+		now.WaitFor = left()
+		grant, err := s.engine.Acquire(ctx, now)
+		if err != nil {
+			return nil, err
+		}
+		return acquired(asked.Name, &grant), nil
+	}
+	remote := func(ctx context.Context, owner leasev1.LeaseServiceClient) (*leasev1.AcquireResponse, error) {
+		forward := proto.CloneOf(req)
+		forward.RequestId, forward.Holder = asked.RequestID, asked.Holder
+		if asked.WaitFor > 0 {
+			forward.Wait = &leasev1.Wait{Timeout: durationpb.New(left())}
+		}
+		return owner.Acquire(ctx, forward)
+	}
+	if !asked.Wait {
+		return at(ctx, s, caller, asked.Name, local, remote)
+	}
+	ctx, cancel := s.streamContext(ctx)
+	defer cancel()
+	grant, err := at(ctx, s, caller, asked.Name, local, remote)
+	if err != nil && errors.Is(context.Cause(ctx), errStopping) {
+		return nil, errStopping
+	}
+	return grant, err
+}
+
+// KeepAlive implements LeaseService.
+func (s *Server) KeepAlive(ctx context.Context, req *leasev1.KeepAliveRequest) (*leasev1.KeepAliveResponse, error) {
+	if err := checkHold(req.GetName(), req.GetToken()); err != nil {
+		return nil, s.toError(err)
+	}
+	local := func(context.Context) (*leasev1.KeepAliveResponse, error) {
+		kept, err := s.engine.KeepAlive(req.GetName(), req.GetToken())
+		if err != nil {
+			return nil, err
+		}
+		return &leasev1.KeepAliveResponse{
+			Ttl: durationpb.New(kept.Hold.TTL), ExpiresIn: durationpb.New(kept.Hold.ExpiresIn),
+			GraceUntil: graceUntil(kept.GraceFor), Revocation: revocation(&kept.Hold),
+		}, nil
+	}
+	got, err := at(ctx, s, callerOf(ctx), req.GetName(), local,
+		func(ctx context.Context, owner leasev1.LeaseServiceClient) (*leasev1.KeepAliveResponse, error) {
+			return owner.KeepAlive(ctx, req)
+		})
+	return got, s.toError(err)
+}
+
+// Release implements LeaseService.
+func (s *Server) Release(ctx context.Context, req *leasev1.ReleaseRequest) (*leasev1.ReleaseResponse, error) {
+	if err := checkHold(req.GetName(), req.GetToken()); err != nil {
+		return nil, s.toError(err)
+	}
+	local := func(ctx context.Context) (*leasev1.ReleaseResponse, error) {
+		released, err := s.engine.Release(ctx, req.GetName(), req.GetToken())
+		if err != nil {
+			return nil, err
+		}
+		out := &leasev1.ReleaseResponse{Released: released.Released}
+		if released.Released {
+			out.Revision = released.Revision
+		}
+		return out, nil
+	}
+	got, err := at(ctx, s, callerOf(ctx), req.GetName(), local,
+		func(ctx context.Context, owner leasev1.LeaseServiceClient) (*leasev1.ReleaseResponse, error) {
+			return owner.Release(ctx, req)
+		})
+	return got, s.toError(err)
+}
+
+// Get implements LeaseService.
+func (s *Server) Get(ctx context.Context, req *leasev1.GetRequest) (*leasev1.GetResponse, error) {
+	if err := core.ValidateName(req.GetName()); err != nil {
+		return nil, s.toError(err)
+	}
+	got, err := s.get(ctx, req)
+	return got, s.toError(err)
+}
+
+func (s *Server) get(ctx context.Context, req *leasev1.GetRequest) (*leasev1.GetResponse, error) {
+	local := func(ctx context.Context) (*leasev1.GetResponse, error) {
+		view, err := s.engine.Get(ctx, req.GetName(), req.GetIncludeQueue())
+		if err != nil {
+			return nil, err
+		}
+		return &leasev1.GetResponse{Lease: lease(&view)}, nil
+	}
+	return at(ctx, s, callerOf(ctx), req.GetName(), local,
+		func(ctx context.Context, owner leasev1.LeaseServiceClient) (*leasev1.GetResponse, error) {
+			return owner.Get(ctx, req)
+		})
+}
+
+// CheckToken implements LeaseService.
+func (s *Server) CheckToken(ctx context.Context, req *leasev1.CheckTokenRequest) (*leasev1.CheckTokenResponse, error) {
+	if err := checkHold(req.GetName(), req.GetToken()); err != nil {
+		return nil, s.toError(err)
+	}
+	local := func(ctx context.Context) (*leasev1.CheckTokenResponse, error) {
+		check, err := s.engine.Check(ctx, req.GetName(), req.GetToken())
+		if err != nil {
+			return nil, err
+		}
+		out := &leasev1.CheckTokenResponse{Verdict: leasev1.CheckTokenResponse_VERDICT_STALE, CurrentToken: check.Newest}
+		if check.Current {
+			out.Verdict, out.ExpiresIn = leasev1.CheckTokenResponse_VERDICT_CURRENT, durationpb.New(check.ExpiresIn)
+		}
+		return out, nil
+	}
+	got, err := at(ctx, s, callerOf(ctx), req.GetName(), local,
+		func(ctx context.Context, owner leasev1.LeaseServiceClient) (*leasev1.CheckTokenResponse, error) {
+			return owner.CheckToken(ctx, req)
+		})
+	return got, s.toError(err)
+}
+
+// Revoke implements LeaseService.
+func (s *Server) Revoke(ctx context.Context, req *leasev1.RevokeRequest) (*leasev1.RevokeResponse, error) {
+	caller := callerOf(ctx)
+	var c checker
+	c.name(req.GetName())
+	c.require(req.GetToken() >= 0, "token", "is %d; it must not be negative", req.GetToken())
+	c.atMost("reason", len(req.GetReason()), maxReason)
+	c.atMost("requested_by", len(req.GetRequestedBy()), maxHolder)
+	asked := core.Revocation{
+		Reason: req.GetReason(), RequestedBy: caller.identity, Force: req.GetForce(),
+		Period: c.duration("deadline", req.GetDeadline()),
+	}
+	if asked.RequestedBy == "" {
+		asked.RequestedBy = req.GetRequestedBy()
+	}
+	if err := c.err(); err != nil {
+		return nil, s.toError(err)
+	}
+	local := func(ctx context.Context) (*leasev1.RevokeResponse, error) {
+		return s.revoke(ctx, req.GetName(), req.GetToken(), asked)
+	}
+	got, err := at(ctx, s, caller, req.GetName(), local,
+		func(ctx context.Context, owner leasev1.LeaseServiceClient) (*leasev1.RevokeResponse, error) {
+			return owner.Revoke(ctx, req)
+		})
+	return got, s.toError(err)
+}
+
+func (s *Server) revoke(ctx context.Context, name string, token int64, asked core.Revocation) (*leasev1.RevokeResponse, error) {
+	tokens := []int64{token}
+	if token == 0 {
+		view, err := s.engine.Get(ctx, name, false)
+		if err != nil {
+			return nil, err
+		}
+		tokens = nil
+		for i := range view.Holds {
+			tokens = append(tokens, view.Holds[i].Token)
+		}
+		if len(tokens) == 0 {
+			return nil, &core.NotHeldError{Name: name}
+		}
+	}
+	out := &leasev1.RevokeResponse{}
+	for _, token := range tokens {
+		changed, err := s.engine.Revoke(ctx, name, token, asked)
+		if err != nil {
+			return nil, err
+		}
+		for i := range changed.Holds {
+			out.Holds = append(out.Holds, holdView(&changed.Holds[i]))
+		}
+		out.Ended, out.Revision = changed.Ended, changed.Revision
+	}
+	return out, nil
+}
+
+// Watch implements LeaseService. Any replica can serve it: it reads the history of the store.
+func (s *Server) Watch(req *leasev1.WatchRequest, stream grpc.ServerStreamingServer[leasev1.WatchResponse]) error {
+	var target store.Target
+	var c checker
+	switch t := req.GetTarget().(type) {
+	case *leasev1.WatchRequest_Name:
+		target.Name = t.Name
+		c.name(t.Name)
+	case *leasev1.WatchRequest_Prefix:
+		target.Prefix = t.Prefix
+		if err := core.ValidatePrefix(t.Prefix); err != nil {
+			c.require(false, "prefix", "%s", err.Error())
+		}
+	default:
+		c.require(false, "target", "is not set; name or prefix is required")
+	}
+	c.require(req.GetAfterRevision() >= 0, "after_revision", "is %d; it must not be negative", req.GetAfterRevision())
+	if err := c.err(); err != nil {
+		return s.toError(err)
+	}
+	err := s.watch(stream.Context(), target, req.GetAfterRevision(), func(u store.Update) error {
+		return stream.Send(watchResponse(u))
+	})
+	return err
+}
+
+// watch passes on updates until the caller or the server ends it, and returns a gRPC error.
+func (s *Server) watch(ctx context.Context, target store.Target, after int64, pass func(store.Update) error) error {
+	ctx, cancel := s.streamContext(ctx)
+	defer cancel()
+	shards := s.engine.Shards()
+	for shards == 0 {
+		changed := s.engine.Changed()
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return s.streamError(ctx, ctx.Err())
+		}
+		shards = s.engine.Shards()
+	}
+	return s.streamError(ctx, s.opts.Store.Watch(ctx, shards, target, after, pass))
+}
+
+func formatShards(shards []int) string {
+	numbers := make([]string, len(shards))
+	for i, shard := range shards {
+		numbers[i] = strconv.Itoa(shard)
+	}
+	return strings.Join(numbers, ",")
+}
+
+func parseShards(list string) ([]int, error) {
+	var shards []int
+	for number := range strings.SplitSeq(list, ",") {
+		shard, err := strconv.Atoi(number)
+		if err != nil {
+			return nil, &InvalidError{Violations: []Violation{{Field: shardsKey, Problem: "is no list of numbers"}}}
+		}
+		shards = append(shards, shard)
+	}
+	return shards, nil
+}

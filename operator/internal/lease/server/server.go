@@ -1,0 +1,203 @@
+// Package server is the gRPC face of the lease service: it checks requests, takes them to the replica that
+// serves the name, and turns results and errors into the public API.
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"sync"
+	"time"
+
+	grpcprom "github.com/grpc-ecosystem/go-grpc-middleware/providers/prometheus"
+	"github.com/prometheus/client_golang/prometheus"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/health"
+	healthpb "google.golang.org/grpc/health/grpc_health_v1"
+	"google.golang.org/grpc/keepalive"
+	"google.golang.org/grpc/reflection"
+
+	"github.com/holdfast-io/holdfast/operator/internal/lease/core"
+	"github.com/holdfast-io/holdfast/operator/internal/lease/engine"
+	"github.com/holdfast-io/holdfast/operator/internal/lease/store"
+	"github.com/holdfast-io/holdfast/operator/lease/leasestatus"
+	"github.com/holdfast-io/holdfast/operator/lease/leasev1"
+)
+
+// healthEvery is how often readiness is looked at besides when something changes: certainty also passes
+// by itself.
+const healthEvery = 100 * time.Millisecond
+
+// Options configure a Server.
+type Options struct {
+	Engine *engine.Engine
+	Store  store.Store
+	// Embedded says that the store runs in this process; it is only shown.
+	Embedded bool
+	Name     string
+	Version  string
+	TTLs     TTLs
+	// Patience is how long a call waits for a name that nobody serves.
+	Patience time.Duration
+	Clock    func() core.Instant
+	Log      *slog.Logger
+	Registry prometheus.Registerer
+	// ServerOptions and DialOptions are added to those of the gRPC server and of the connections to other
+	// replicas. Without DialOptions those connections are not encrypted.
+	ServerOptions []grpc.ServerOption
+	DialOptions   []grpc.DialOption
+}
+
+// Server serves the lease API. Make it with New.
+type Server struct {
+	leasev1.UnimplementedLeaseServiceServer
+	leasestatus.UnimplementedLeaseStatusServiceServer
+
+	opts    Options
+	engine  *engine.Engine
+	peers   *peers
+	metrics *metrics
+	grpc    *grpc.Server
+	health  *health.Server
+	started core.Instant
+	// stopping is closed when streams shall end.
+	stopping chan struct{}
+	stop     sync.Once
+}
+
+type metrics struct {
+	forwarded prometheus.Counter
+	sessions  prometheus.Gauge
+	open      sync.Mutex
+	count     int64
+}
+
+func newMetrics(registry prometheus.Registerer) *metrics {
+	m := &metrics{
+		forwarded: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "holdfast_lease_forwarded_total", Help: "Calls passed on to the replica that serves the name.",
+		}),
+		sessions: prometheus.NewGauge(prometheus.GaugeOpts{
+			Name: "holdfast_lease_sessions", Help: "Session streams open at this replica.",
+		}),
+	}
+	registry.MustRegister(m.forwarded, m.sessions)
+	return m
+}
+
+// New makes a server; Serve starts it.
+func New(opts Options) *Server {
+	rpc := grpcprom.NewServerMetrics(grpcprom.WithServerHandlingTimeHistogram(
+		grpcprom.WithHistogramBuckets(prometheus.ExponentialBuckets(0.0005, 2, 14))))
+	opts.Registry.MustRegister(rpc)
+	serverOptions := append([]grpc.ServerOption{
+		grpc.ChainUnaryInterceptor(rpc.UnaryServerInterceptor()),
+		grpc.ChainStreamInterceptor(rpc.StreamServerInterceptor()),
+		grpc.KeepaliveParams(keepalive.ServerParameters{Time: 30 * time.Second, Timeout: 10 * time.Second}),
+		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: 5 * time.Second, PermitWithoutStream: true}),
+		grpc.MaxRecvMsgSize(1 << 20),
+	}, opts.ServerOptions...)
+	dialOptions := opts.DialOptions
+	if len(dialOptions) == 0 {
+		dialOptions = []grpc.DialOption{grpc.WithTransportCredentials(insecure.NewCredentials())}
+	}
+	s := &Server{
+		opts: opts, engine: opts.Engine, peers: newPeers(dialOptions), metrics: newMetrics(opts.Registry),
+		grpc: grpc.NewServer(serverOptions...), health: health.NewServer(), started: opts.Clock(),
+		stopping: make(chan struct{}),
+	}
+	leasev1.RegisterLeaseServiceServer(s.grpc, s)
+	leasev1.RegisterElectionServiceServer(s.grpc, &elections{server: s})
+	leasestatus.RegisterLeaseStatusServiceServer(s.grpc, s)
+	healthpb.RegisterHealthServer(s.grpc, s.health)
+	reflection.Register(s.grpc)
+	rpc.InitializeMetrics(s.grpc)
+	s.health.SetServingStatus(leasev1.LeaseService_ServiceDesc.ServiceName, healthpb.HealthCheckResponse_NOT_SERVING)
+	return s
+}
+
+// Serve serves on a listener until Stop. It closes the listener.
+func (s *Server) Serve(listener net.Listener) error {
+	done := make(chan struct{})
+	defer close(done)
+	go s.watchHealth(done)
+	if err := s.grpc.Serve(listener); err != nil {
+		return fmt.Errorf("serve on %s: %w", listener.Addr(), err)
+	}
+	return nil
+}
+
+// watchHealth keeps the readiness and the connections to the other replicas current.
+func (s *Server) watchHealth(done <-chan struct{}) {
+	ticker := time.NewTicker(healthEvery)
+	defer ticker.Stop()
+	for {
+		changed := s.engine.Changed()
+		status := s.engine.Status()
+		serving := healthpb.HealthCheckResponse_NOT_SERVING
+		if status.Certain && !status.Draining {
+			serving = healthpb.HealthCheckResponse_SERVING
+		}
+		s.health.SetServingStatus(leasev1.LeaseService_ServiceDesc.ServiceName, serving)
+		if cluster := s.engine.Cluster(); cluster != nil {
+			addresses := map[string]bool{}
+			for _, m := range cluster.Members {
+				addresses[m.Address] = true
+			}
+			s.peers.keep(addresses)
+		}
+		select {
+		case <-changed:
+		case <-ticker.C:
+		case <-done:
+			return
+		}
+	}
+}
+
+// Stop ends the streams, lets calls under way end, and cuts what is left when the context ends.
+func (s *Server) Stop(ctx context.Context) {
+	s.stop.Do(func() { close(s.stopping) })
+	s.health.Shutdown()
+	stopped := make(chan struct{})
+	go func() {
+		s.grpc.GracefulStop()
+		close(stopped)
+	}()
+	select {
+	case <-stopped:
+	case <-ctx.Done():
+		s.grpc.Stop()
+		<-stopped
+	}
+	s.peers.keep(nil)
+}
+
+// streamContext is a stream's context that also ends when the server stops.
+func (s *Server) streamContext(ctx context.Context) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	release := make(chan struct{})
+	go func() {
+		select {
+		case <-s.stopping:
+			cancel(errStopping)
+		case <-ctx.Done():
+		case <-release:
+		}
+	}()
+	return ctx, func() {
+		close(release)
+		cancel(nil)
+	}
+}
+
+// streamError is what a stream that was served under streamContext ends with.
+func (s *Server) streamError(ctx context.Context, err error) error {
+	if errors.Is(context.Cause(ctx), errStopping) {
+		return s.toError(errStopping)
+	}
+	return s.toError(err)
+}

@@ -1,0 +1,71 @@
+package server
+
+import (
+	"context"
+
+	"google.golang.org/grpc"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/holdfast-io/holdfast/operator/internal/lease/engine"
+	"github.com/holdfast-io/holdfast/operator/internal/lease/store"
+	"github.com/holdfast-io/holdfast/operator/lease/leasev1"
+)
+
+// GetShardMap implements LeaseService.
+func (s *Server) GetShardMap(context.Context, *leasev1.GetShardMapRequest) (*leasev1.GetShardMapResponse, error) {
+	cluster := s.engine.Cluster()
+	if cluster == nil {
+		return nil, s.toError(engine.ErrUncertain)
+	}
+	return &leasev1.GetShardMapResponse{Map: shardMap(cluster)}, nil
+}
+
+// WatchShardMap implements LeaseService.
+func (s *Server) WatchShardMap(_ *leasev1.WatchShardMapRequest, stream grpc.ServerStreamingServer[leasev1.WatchShardMapResponse]) error {
+	ctx, cancel := s.streamContext(stream.Context())
+	defer cancel()
+	var sent *leasev1.ShardMap
+	for {
+		changed := s.engine.Changed()
+		if cluster := s.engine.Cluster(); cluster != nil {
+			next := shardMap(cluster)
+			if !sameMap(sent, next) {
+				if err := stream.Send(&leasev1.WatchShardMapResponse{Map: next}); err != nil {
+					return err
+				}
+				sent = next
+			}
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return s.streamError(ctx, ctx.Err())
+		}
+	}
+}
+
+// sameMap compares two maps apart from their revisions.
+func sameMap(a, b *leasev1.ShardMap) bool {
+	if a == nil {
+		return false
+	}
+	c := proto.CloneOf(b)
+	c.Revision = a.GetRevision()
+	return proto.Equal(a, c)
+}
+
+func shardMap(c *store.Cluster) *leasev1.ShardMap {
+	out := &leasev1.ShardMap{Revision: c.Revision, ShardCount: int32(len(c.Claims))}
+	members := map[store.SessionID]*leasev1.ShardMember{}
+	for _, m := range c.Members {
+		member := &leasev1.ShardMember{Name: m.Name, Address: m.Address, Draining: m.Draining}
+		members[m.Session] = member
+		out.Members = append(out.Members, member)
+	}
+	for shard, claim := range c.Claims {
+		if m := members[claim.Session]; m != nil {
+			m.Shards = append(m.Shards, int32(shard))
+		}
+	}
+	return out
+}

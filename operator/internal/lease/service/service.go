@@ -1,0 +1,212 @@
+// Package service puts the lease service together: store, engine, gRPC server and metrics in one process,
+// from start to orderly stop.
+package service
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.uber.org/zap"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/holdfast-io/holdfast/operator/internal/lease/embedded"
+	"github.com/holdfast-io/holdfast/operator/internal/lease/engine"
+	"github.com/holdfast-io/holdfast/operator/internal/lease/server"
+	"github.com/holdfast-io/holdfast/operator/internal/lease/store"
+)
+
+const (
+	minTTL = time.Second
+	maxTTL = 24 * time.Hour
+	// minSessionTTL is the least etcd grants with its default election timeout.
+	minSessionTTL = 2 * time.Second
+	stopTimeout   = 5 * time.Second
+)
+
+// Options are the flags of the binary.
+type Options struct {
+	// Listen and MetricsListen are host:port; with an empty MetricsListen there are no metrics.
+	Listen, MetricsListen string
+	// Name and Advertise are how others know this replica. Empty: the address it listens on.
+	Name, Advertise string
+	// EtcdEndpoints are URLs; none means an embedded etcd with its data in DataDir.
+	EtcdEndpoints []string
+	EtcdPrefix    string
+	DataDir       string
+	// LeaseTTL is the TTL of requests that name none.
+	LeaseTTL time.Duration
+	// SessionTTL is how soon other replicas take over from one that died.
+	SessionTTL time.Duration
+	// DrainTimeout bounds an orderly stop.
+	DrainTimeout time.Duration
+	Shards       int
+	Version      string
+	// Log receives JSON.
+	Log      io.Writer
+	LogLevel slog.Level
+	// Started, if set, is called with the address served on, once it accepts calls.
+	Started func(address string)
+}
+
+// Validate says what is wrong with the options, each by its flag.
+func (o *Options) Validate() error {
+	var errs []error
+	require := func(ok bool, format string, args ...any) {
+		if !ok {
+			errs = append(errs, fmt.Errorf(format, args...))
+		}
+	}
+	require(o.Listen != "", "--listen is empty; host:port is required")
+	require(o.EtcdPrefix != "" && o.EtcdPrefix[len(o.EtcdPrefix)-1] == '/', "--etcd-prefix is %q; it must end in '/'", o.EtcdPrefix)
+	require(o.LeaseTTL >= minTTL && o.LeaseTTL <= maxTTL, "--lease-ttl is %s; %s to %s are allowed", o.LeaseTTL, minTTL, maxTTL)
+	require(o.SessionTTL >= minSessionTTL, "--session-ttl is %s; at least %s is needed", o.SessionTTL, minSessionTTL)
+	require(o.DrainTimeout > 0, "--drain-timeout is %s; it must be positive", o.DrainTimeout)
+	require(o.Shards >= 1 && o.Shards <= store.MaxShards, "--shards is %d; 1 to %d are allowed", o.Shards, store.MaxShards)
+	require(len(o.EtcdEndpoints) > 0 || o.DataDir != "", "--data-dir is empty; the embedded etcd needs one (or name --etcd-endpoints)")
+	return errors.Join(errs...)
+}
+
+// Run serves until the context ends, then hands over, stops and returns nil. It returns an error when it could
+// not start or go on.
+func Run(ctx context.Context, opts Options) error {
+	if err := opts.Validate(); err != nil {
+		return err
+	}
+	log := slog.New(slog.NewJSONHandler(opts.Log, &slog.HandlerOptions{Level: opts.LogLevel})).With("replica", opts.Name)
+	listener, err := net.Listen("tcp", opts.Listen)
+	if err != nil {
+		return fmt.Errorf("--listen: %w", err)
+	}
+	defer listener.Close()
+	if opts.Advertise == "" {
+		opts.Advertise = listener.Addr().String()
+	}
+	if opts.Name == "" {
+		opts.Name = opts.Advertise
+	}
+	client, failed, closeStore, err := openStore(ctx, &opts)
+	if err != nil {
+		return err
+	}
+	defer closeStore()
+	etcd, err := store.NewEtcd(client, opts.EtcdPrefix)
+	if err != nil {
+		return err
+	}
+	registry := prometheus.NewRegistry()
+	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	eng := engine.New(engine.Options{
+		Store: etcd, Name: opts.Name, Address: opts.Advertise, Shards: opts.Shards, SessionTTL: opts.SessionTTL,
+		Clock: engine.Monotonic, Log: log, Registry: registry,
+	})
+	srv := server.New(server.Options{
+		Engine: eng, Store: etcd, Embedded: len(opts.EtcdEndpoints) == 0, Name: opts.Name, Version: opts.Version,
+		TTLs: server.TTLs{Min: minTTL, Max: maxTTL, Default: opts.LeaseTTL}, Patience: 2*opts.SessionTTL + 5*time.Second,
+		Clock: engine.Monotonic, Log: log, Registry: registry,
+	})
+	log.Info("serving", "address", listener.Addr().String(), "advertise", opts.Advertise, "version", opts.Version,
+		"embeddedEtcd", len(opts.EtcdEndpoints) == 0)
+	p := &process{opts: opts, log: log, engine: eng, server: srv, registry: registry}
+	return p.run(ctx, listener, failed)
+}
+
+// openStore connects to etcd, or starts the embedded one. The channel yields an error when that one dies.
+func openStore(ctx context.Context, opts *Options) (*clientv3.Client, <-chan error, func(), error) {
+	if len(opts.EtcdEndpoints) > 0 {
+		client, err := clientv3.New(clientv3.Config{
+			Endpoints: opts.EtcdEndpoints, DialTimeout: 5 * time.Second,
+			DialKeepAliveTime: 2 * time.Second, DialKeepAliveTimeout: 2 * time.Second, Logger: zap.NewNop(),
+		})
+		if err != nil {
+			return nil, nil, nil, fmt.Errorf("--etcd-endpoints: %w", err)
+		}
+		return client, nil, func() { _ = client.Close() }, nil // nothing is lost by a close that fails
+	}
+	etcd, err := embedded.Start(ctx, embedded.Options{Dir: opts.DataDir})
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	client := etcd.Client()
+	return client, etcd.Failed(), func() {
+		_ = client.Close() // as above
+		etcd.Close()
+	}, nil
+}
+
+type process struct {
+	opts     Options
+	log      *slog.Logger
+	engine   *engine.Engine
+	server   *server.Server
+	registry *prometheus.Registry
+}
+
+func (p *process) run(ctx context.Context, listener net.Listener, storeFailed <-chan error) error {
+	// The parts outlive ctx until the shards are handed over.
+	parts, stopParts := context.WithCancel(context.WithoutCancel(ctx))
+	defer stopParts()
+	group, parts := errgroup.WithContext(parts)
+	engineCtx, stopEngine := context.WithCancel(parts)
+	defer stopEngine()
+	group.Go(func() error { return p.engine.Run(engineCtx) })
+	group.Go(func() error { return p.server.Serve(listener) })
+	group.Go(func() error { return p.serveMetrics(parts) })
+	if p.opts.Started != nil {
+		p.opts.Started(listener.Addr().String())
+	}
+	var cause error
+	select {
+	case <-ctx.Done():
+	case <-parts.Done():
+	case err := <-storeFailed:
+		cause = fmt.Errorf("the embedded etcd failed: %w", err)
+	}
+	p.drain(parts, cause == nil)
+	stopEngine()
+	stopParts()
+	err := group.Wait()
+	if errors.Is(err, context.Canceled) {
+		err = nil
+	}
+	return errors.Join(cause, err)
+}
+
+// drain hands the shards over, then stops the server, within the drain timeout in all.
+func (p *process) drain(ctx context.Context, handOver bool) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), p.opts.DrainTimeout)
+	defer cancel()
+	if handOver {
+		if err := p.engine.Drain(ctx); err != nil {
+			p.log.Warn("stopping with shards that were not handed over", "error", err)
+		}
+	}
+	stop, cancelStop := context.WithTimeout(ctx, min(stopTimeout, p.opts.DrainTimeout/2))
+	defer cancelStop()
+	p.server.Stop(stop)
+	p.log.Info("stopped")
+}
+
+func (p *process) serveMetrics(ctx context.Context) error {
+	if p.opts.MetricsListen == "" {
+		return nil
+	}
+	mux := http.NewServeMux()
+	mux.Handle("/metrics", promhttp.HandlerFor(p.registry, promhttp.HandlerOpts{Registry: p.registry}))
+	srv := &http.Server{Addr: p.opts.MetricsListen, Handler: mux, ReadHeaderTimeout: 5 * time.Second}
+	stop := context.AfterFunc(ctx, func() { _ = srv.Close() }) // a scrape that is cut off is repeated
+	defer stop()
+	if err := srv.ListenAndServe(); !errors.Is(err, http.ErrServerClosed) {
+		return fmt.Errorf("--metrics-listen: %w", err)
+	}
+	return nil
+}
