@@ -35,6 +35,8 @@ type LeaseTenantArgs struct {
 type LeaseTenant struct {
 	pulumi.ResourceState
 
+	// Name is the name of the LeaseService.
+	Name pulumi.StringOutput `pulumi:"name"`
 	// Namespace is the namespace of the LeaseService.
 	Namespace pulumi.StringOutput `pulumi:"namespace"`
 	// Endpoint is the address that clients in the cluster connect to, as "host:port"; known once it serves.
@@ -75,9 +77,10 @@ func NewLeaseTenant(
 		return nil, err
 	}
 	tenant.Service = service
+	tenant.Name = after(service, serviceName)
 	tenant.Namespace = after(service, namespace)
 	tenant.Endpoint = after(service, fmt.Sprintf("%s.%s.svc:%d", serviceName, namespace, v1alpha1.LeaseServicePort))
 	return tenant, ctx.RegisterResourceOutputs(tenant, pulumi.Map{
-		"namespace": tenant.Namespace, "endpoint": tenant.Endpoint,
+		"name": tenant.Name, "namespace": tenant.Namespace, "endpoint": tenant.Endpoint,
 	})
 }

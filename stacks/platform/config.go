@@ -22,23 +22,29 @@ const keyPrefix = "holdfast:"
 
 // Config is the configuration of the platform stack: the keys of the namespace "holdfast:" in Pulumi.<stack>.yaml.
 type Config struct {
-	Ownership         string   `json:"ownership"`
-	Namespace         string   `json:"namespace"`
-	Operator          Operator `json:"operator"`
-	LeaseServiceImage string   `json:"leaseServiceImage"`
-	CRDs              CRDs     `json:"crds"`
-	DevEtcd           *DevEtcd `json:"devEtcd"`
-	ArgoCD            *ArgoCD  `json:"argocd"`
-	Tenants           []Tenant `json:"tenants"`
+	Ownership    string       `json:"ownership"`
+	Namespace    string       `json:"namespace"`
+	Operator     Operator     `json:"operator"`
+	LeaseService LeaseService `json:"leaseService"`
+	CRDs         CRDs         `json:"crds"`
+	DevEtcd      *DevEtcd     `json:"devEtcd"`
+	ArgoCD       *ArgoCD      `json:"argocd"`
+	Tenants      []Tenant     `json:"tenants"`
 }
 
 // Operator configures the operator's Deployment.
 type Operator struct {
-	Image                   string                      `json:"image"`
-	Replicas                int32                       `json:"replicas"`
-	Resources               corev1.ResourceRequirements `json:"resources"`
-	LogLevel                string                      `json:"logLevel"`
-	MaxConcurrentReconciles int                         `json:"maxConcurrentReconciles"`
+	Image     string                      `json:"image"`
+	Replicas  int32                       `json:"replicas"`
+	Resources corev1.ResourceRequirements `json:"resources"`
+	LogLevel  string                      `json:"logLevel"`
+}
+
+// LeaseService configures how the operator serves LeaseServices.
+type LeaseService struct {
+	// Image of a LeaseService that names none.
+	Image                   string `json:"image"`
+	MaxConcurrentReconciles int    `json:"maxConcurrentReconciles"`
 }
 
 // CRDs says what becomes of the CRDs on destroy.

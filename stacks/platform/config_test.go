@@ -17,9 +17,9 @@ import (
 // values is the least configuration that is right, with changes made to it; an empty change takes the key away.
 func values(changes map[string]string) map[string]string {
 	all := map[string]string{
-		"holdfast:operator":          `{"image": "holdfast.local/operator:1"}`,
-		"holdfast:leaseServiceImage": "holdfast.local/lease-service:1",
-		"kubernetes:context":         "local",
+		"holdfast:operator":     `{"image": "holdfast.local/operator:1"}`,
+		"holdfast:leaseService": `{"image": "holdfast.local/lease-service:1"}`,
+		"kubernetes:context":    "local",
 	}
 	for key, value := range changes {
 		if value == "" {
@@ -73,10 +73,10 @@ func TestParseConfigRefuses(t *testing.T) {
 		want    []string
 	}{
 		{"an unknown key", map[string]string{"tenats": `[]`}, []string{
-			`tenats: is not a known key; allowed: argocd, crds, devEtcd, leaseServiceImage, namespace, operator, ownership, tenants`,
+			`tenats: is not a known key; allowed: argocd, crds, devEtcd, leaseService, namespace, operator, ownership, tenants`,
 		}},
-		{"what is missing", map[string]string{"operator": `{}`, "leaseServiceImage": ""}, []string{
-			`leaseServiceImage: is required`, `operator.image: is required`,
+		{"what is missing", map[string]string{"operator": `{}`, "leaseService": ""}, []string{
+			`leaseService: is required`, `operator.image: is required`,
 		}},
 		{"another owner", map[string]string{"ownership": "gitops"}, []string{
 			`ownership: "gitops" is not allowed; allowed: pulumi`,

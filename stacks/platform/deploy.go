@@ -1,6 +1,8 @@
 package platform
 
 import (
+	"slices"
+
 	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
 
 	"github.com/holdfast-io/holdfast/components"
@@ -39,7 +41,9 @@ func Deploy(ctx *pulumi.Context, config *Config) error {
 		if err != nil {
 			return err
 		}
-		tenants[config.Tenants[i].Name] = pulumi.Map{"namespace": tenant.Namespace, "endpoint": tenant.Endpoint}
+		tenants[config.Tenants[i].Name] = pulumi.Map{
+			"name": tenant.Name, "namespace": tenant.Namespace, "endpoint": tenant.Endpoint,
+		}
 	}
 	ctx.Export("namespace", platform.Namespace)
 	ctx.Export("operatorImage", platform.OperatorImage)
@@ -71,11 +75,11 @@ func platformArgs(config *Config, spaces []pulumi.Resource) *components.Platform
 		Namespace: config.Namespace,
 		Operator: components.OperatorArgs{
 			Image:                   config.Operator.Image,
-			LeaseServiceImage:       config.LeaseServiceImage,
+			LeaseServiceImage:       config.LeaseService.Image,
 			Replicas:                config.Operator.Replicas,
 			Resources:               config.Operator.Resources,
 			LogLevel:                config.Operator.LogLevel,
-			MaxConcurrentReconciles: config.Operator.MaxConcurrentReconciles,
+			MaxConcurrentReconciles: config.LeaseService.MaxConcurrentReconciles,
 		},
 		After:      spaces,
 		DeleteCRDs: config.CRDs.RetainOnDelete != nil && !*config.CRDs.RetainOnDelete,
@@ -98,8 +102,9 @@ func devEtcdArgs(config *Config) *components.DevEtcdArgs {
 		Resources:        config.DevEtcd.Resources,
 	}
 	for i := range config.Tenants {
-		if config.Tenants[i].UseDevEtcd {
-			args.ClientNamespaces = append(args.ClientNamespaces, config.Tenants[i].Namespace)
+		tenant := &config.Tenants[i]
+		if tenant.UseDevEtcd || slices.Contains(tenant.EtcdEndpoints, components.DevEtcdEndpoint(args.Namespace)) {
+			args.ClientNamespaces = append(args.ClientNamespaces, tenant.Namespace)
 		}
 	}
 	return args

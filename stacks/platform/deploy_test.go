@@ -97,7 +97,7 @@ func TestDeployOutputs(t *testing.T) {
 	})
 	require.NoError(t, err)
 	require.Equal(t,
-		"holdfast-system holdfast.local/operator:1 map[team-a:map[endpoint:team-a.apps.svc:7400 namespace:apps]]\n", <-outputs)
+		"holdfast-system holdfast.local/operator:1 map[team-a:map[endpoint:team-a.apps.svc:7400 name:team-a namespace:apps]]\n", <-outputs)
 }
 
 func TestRenderingIsDeterministic(t *testing.T) {

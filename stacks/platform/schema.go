@@ -31,15 +31,17 @@ const (
 func Schema() *apiextensionsv1.JSONSchemaProps {
 	spec := leaseServiceSpecSchema()
 	resources := spec.Properties["resources"]
-	return object([]string{"operator", "leaseServiceImage"}, props{
-		"ownership":         enum(OwnershipPulumi),
-		"namespace":         dnsLabel(maxLabel),
-		"leaseServiceImage": text(maxImageLength),
+	return object([]string{"operator", "leaseService"}, props{
+		"ownership": enum(OwnershipPulumi),
+		"namespace": dnsLabel(maxLabel),
 		"operator": *object([]string{"image"}, props{
+			"image":     text(maxImageLength),
+			"replicas":  integer(1, maxReplicas),
+			"resources": resources,
+			"logLevel":  enum("debug", "info", "warn", "error"),
+		}),
+		"leaseService": *object([]string{"image"}, props{
 			"image":                   text(maxImageLength),
-			"replicas":                integer(1, maxReplicas),
-			"resources":               resources,
-			"logLevel":                enum("debug", "info", "warn", "error"),
 			"maxConcurrentReconciles": integer(1, maxReconciles),
 		}),
 		"crds": *object(nil, props{"retainOnDelete": boolean()}),

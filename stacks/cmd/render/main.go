@@ -1,7 +1,7 @@
 // Command render writes the manifests of a stack, from the very components that `pulumi up` deploys, without an engine,
 // a provider or a cluster.
 //
-// usage: render [-root FOLDER] [-out FOLDER] ENVIRONMENT
+// usage: render -stack STACK [-config FILE] [-out FOLDER]
 package main
 
 import (
@@ -20,19 +20,20 @@ import (
 )
 
 type options struct {
-	// root is the folder with Pulumi.<environment>.yaml.
-	root string
-	// out is the folder to write to; empty means stacks/gitops/<environment> under root.
-	out         string
-	environment string
+	// stack is the name of the stack.
+	stack string
+	// config is the stack's file; empty means Pulumi.<stack>.yaml.
+	config string
+	// out is the folder to write to; empty means stacks/gitops/<stack>.
+	out string
 }
 
 func main() {
 	var o options
-	flag.StringVar(&o.root, "root", ".", "folder that has Pulumi.<environment>.yaml")
-	flag.StringVar(&o.out, "out", "", "folder to write to (default stacks/gitops/<environment> under the root)")
+	flag.StringVar(&o.stack, "stack", "", "name of the stack; required")
+	flag.StringVar(&o.config, "config", "", "the stack's file (default Pulumi.<stack>.yaml)")
+	flag.StringVar(&o.out, "out", "", "folder to write to (default stacks/gitops/<stack>)")
 	flag.Parse()
-	o.environment = flag.Arg(0)
 	count, err := run(o)
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "render:", err)
@@ -42,15 +43,18 @@ func main() {
 }
 
 func run(o options) (int, error) {
-	if o.environment == "" {
-		return 0, errors.New("usage: render [-root FOLDER] [-out FOLDER] ENVIRONMENT")
+	if o.stack == "" {
+		return 0, errors.New("usage: render -stack STACK [-config FILE] [-out FOLDER]")
+	}
+	if o.config == "" {
+		o.config = "Pulumi." + o.stack + ".yaml"
 	}
 	if o.out == "" {
-		o.out = filepath.Join(o.root, "stacks", "gitops", o.environment)
+		o.out = filepath.Join("stacks", "gitops", o.stack)
 	}
-	data, err := os.ReadFile(filepath.Join(o.root, "Pulumi."+o.environment+".yaml"))
+	data, err := os.ReadFile(o.config)
 	if err != nil {
-		return 0, fmt.Errorf("environment %q: %w", o.environment, err)
+		return 0, fmt.Errorf("stack %q: %w", o.stack, err)
 	}
 	values, err := platform.StackFile(data)
 	if err != nil {

@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-const root = "../../.."
+const devFile = "../../../Pulumi.dev.yaml"
 
 func TestRenderWritesTheStackAndNothingElse(t *testing.T) {
 	out := t.TempDir()
@@ -18,7 +18,7 @@ func TestRenderWritesTheStackAndNothingElse(t *testing.T) {
 	readme := filepath.Join(out, "README.md")
 	require.NoError(t, os.WriteFile(readme, []byte("mine"), 0o600))
 
-	count, err := run(options{root: root, out: out, environment: "dev"})
+	count, err := run(options{stack: "dev", config: devFile, out: out})
 	require.NoError(t, err)
 	files, err := filepath.Glob(filepath.Join(out, "*", "*.yaml"))
 	require.NoError(t, err)
@@ -28,10 +28,10 @@ func TestRenderWritesTheStackAndNothingElse(t *testing.T) {
 	require.FileExists(t, filepath.Join(out, "team-a", "14-leaseservice-team-a.yaml"))
 }
 
-func TestRenderNeedsAnEnvironmentThatExists(t *testing.T) {
-	_, err := run(options{root: root, out: t.TempDir()})
+func TestRenderNeedsAStackThatExists(t *testing.T) {
+	_, err := run(options{out: t.TempDir()})
 	require.ErrorContains(t, err, "usage: render")
-	_, err = run(options{root: root, out: t.TempDir(), environment: "moon"})
-	require.ErrorContains(t, err, `environment "moon"`)
+	_, err = run(options{stack: "moon", out: t.TempDir()})
+	require.ErrorContains(t, err, `stack "moon"`)
 	require.ErrorIs(t, err, os.ErrNotExist)
 }
