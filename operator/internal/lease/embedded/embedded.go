@@ -45,6 +45,7 @@ func Start(ctx context.Context, opts Options) (*Server, error) {
 	}
 	// Nobody resumes a watch from much more than an hour ago, and then a snapshot does.
 	cfg.AutoCompactionMode, cfg.AutoCompactionRetention = "periodic", "1h"
+	cfg.InitialCluster = cfg.InitialClusterFromName(cfg.Name)
 	cfg.ListenPeerUrls, cfg.ListenClientUrls, cfg.AdvertiseClientUrls = nil, nil, nil
 	if opts.TickMillis > 0 {
 		cfg.TickMs, cfg.ElectionMs = opts.TickMillis, 10*opts.TickMillis

@@ -10,6 +10,8 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"os"
+	"strconv"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -89,7 +91,7 @@ func Run(ctx context.Context, opts Options) error {
 	}
 	defer listener.Close()
 	if opts.Advertise == "" {
-		opts.Advertise = listener.Addr().String()
+		opts.Advertise = reachable(listener.Addr(), len(opts.EtcdEndpoints) == 0)
 	}
 	if opts.Name == "" {
 		opts.Name = opts.Advertise
@@ -118,6 +120,20 @@ func Run(ctx context.Context, opts Options) error {
 		"embeddedEtcd", len(opts.EtcdEndpoints) == 0)
 	p := &process{opts: opts, log: log, engine: eng, server: srv, registry: registry}
 	return p.run(ctx, listener, failed)
+}
+
+// reachable guesses how others reach a listener: one on all addresses by the host's name, or when this is the
+// only replica, by the loopback address.
+func reachable(addr net.Addr, alone bool) string {
+	tcp, ok := addr.(*net.TCPAddr)
+	if !ok || !tcp.IP.IsUnspecified() {
+		return addr.String()
+	}
+	host, err := os.Hostname()
+	if alone || err != nil {
+		host = "127.0.0.1"
+	}
+	return net.JoinHostPort(host, strconv.Itoa(tcp.Port))
 }
 
 // openStore connects to etcd, or starts the embedded one. The channel yields an error when that one dies.
