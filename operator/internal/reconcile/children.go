@@ -3,7 +3,6 @@ package reconcile
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -12,7 +11,6 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -38,6 +36,8 @@ const (
 	verbCreate verb = "create"
 	verbUpdate verb = "update"
 	verbDelete verb = "delete"
+	// verbReclaim makes fields that a repair replaced (see writer.repair) fields of our apply again.
+	verbReclaim verb = "reclaim"
 )
 
 // change is one write that a pass wants.
@@ -195,7 +195,10 @@ func changesOf(owner client.Object, kind schema.GroupKind, intents []*unstructur
 			if err != nil {
 				return nil, err
 			}
-			if field := driftOf(intent, current); field != "" {
+			switch field := driftOf(intent, current); {
+			case wasRepaired(live):
+				changes = append(changes, change{verb: verbReclaim, key: key, live: live})
+			case field != "":
 				changes = append(changes, change{verb: verbUpdate, key: key, intent: intent, live: live, field: field})
 			}
 		case claimPredecessor:
@@ -224,66 +227,6 @@ func pruneOf(owner client.Object, kind schema.GroupKind, desired map[objectKey]b
 		}
 	}
 	return changes
-}
-
-// writer makes the writes of a pass.
-type writer struct {
-	client client.Client
-}
-
-// write makes one change, and returns the resource version that the object has then ("" for a delete).
-func (w writer) write(ctx context.Context, c change) (string, error) {
-	switch c.verb {
-	case verbDelete:
-		// Both preconditions: the UID keeps a new object of the same name, the resource version one that was
-		// given to somebody else after the cache saw it.
-		uid, version := c.live.GetUID(), c.live.GetResourceVersion()
-		err := w.client.Delete(ctx, c.live.DeepCopyObject().(client.Object),
-			client.Preconditions{UID: &uid, ResourceVersion: &version}, client.PropagationPolicy(metav1.DeletePropagationBackground))
-		if apierrors.IsNotFound(err) {
-			return "", nil
-		}
-		return "", classify(err, c.String())
-	case verbCreate:
-		onlyCreate(c.intent)
-	case verbUpdate:
-		// The apply is for the very object, in the very state, that was decided on. Without it, an operator that
-		// was paused and wakes up after another took over would put an old intent over a newer one.
-		c.intent.SetUID(c.live.GetUID())
-		c.intent.SetResourceVersion(c.live.GetResourceVersion())
-	}
-	err := w.client.Apply(ctx, client.ApplyConfigurationFromUnstructured(c.intent), client.FieldOwner(FieldManager), client.ForceOwnership)
-	if c.verb == verbCreate && existsAlready(err) {
-		return "", &errOutdated{cause: err}
-	}
-	return c.intent.GetResourceVersion(), classify(err, c.String())
-}
-
-// graceField is what onlyCreate sets, as the API server names it in its refusal.
-const graceField = "deletionGracePeriodSeconds"
-
-// onlyCreate makes an apply fail when the object exists. Server-side apply has no such option, and without it an object
-// that somebody made a moment ago, or that the cache doesn't show yet, would be taken over. The field is one that the
-// server clears on creation and refuses to change afterwards, so the apply is atomic with the check.
-//
-// Rejected: to create without apply, since the fields would then belong to an update and never be removed; and to ask
-// the API server first, which is a request more for each child and leaves the race.
-func onlyCreate(intent *unstructured.Unstructured) {
-	metadata, _ := intent.Object["metadata"].(map[string]any)
-	metadata[graceField] = int64(0)
-}
-
-func existsAlready(err error) bool {
-	var status apierrors.APIStatus
-	if !apierrors.IsInvalid(err) || !errors.As(err, &status) || status.Status().Details == nil {
-		return false
-	}
-	for _, cause := range status.Status().Details.Causes {
-		if cause.Field == "metadata."+graceField {
-			return true
-		}
-	}
-	return false
 }
 
 func sortedKeys(live map[objectKey]client.Object) []objectKey {

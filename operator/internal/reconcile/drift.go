@@ -45,6 +45,8 @@ func driftOf(desired, live *unstructured.Unstructured) string {
 	if err := owned.FromJSON(bytes.NewReader(entry.FieldsV1.GetRawBytes())); err != nil {
 		return "everything"
 	}
+	// What onlyCreate sent is recorded as ours until the next apply, and was never in the object.
+	owned = owned.Difference(fieldpath.NewSet(fieldpath.MakePathOrDie("metadata", graceField)))
 	return driftOfMap("", managedPart(desired), live.Object, owned)
 }
 

@@ -54,6 +54,10 @@ type Finalizer[T Object, O any] struct {
 	// Name is the finalizer in the metadata: "dist.system/<what>".
 	Name string
 
+	// WithEffect adds the finalizer together with the first Effect's claim, and not before: an object that never
+	// had an effect goes without ceremony. False: it is added in the first pass, before anything is gathered.
+	WithEffect bool
+
 	// Finalize cleans up. It is called until it returns nil, each time with a new observation, and must be
 	// idempotent. *WaitError says that the cleaning goes on. After nil the finalizer is removed from exactly the
 	// object (by UID and resource version) that was passed.
@@ -71,6 +75,10 @@ type Plan[T Object] struct {
 	// A plan for a spec that cannot work leaves it empty, so that what runs goes on running.
 	Prune []client.Object
 
+	// Effect is the next change that is to be made outside of the API server, before the children are applied. The
+	// pass gathers and decides again after it, so a kind with several makes them one by one. Nil: none.
+	Effect *Effect
+
 	// Status writes the kind's own fields of the status. Ready, Reconciling, Stalled and observedGeneration are
 	// the reconciler's. Nil changes nothing.
 	Status func(obj T)
@@ -80,7 +88,8 @@ type Plan[T Object] struct {
 	Conditions []metav1.Condition
 
 	// Unready is what keeps the object from being Ready once the children are applied: nil, *WaitError (the
-	// world is still moving) or *StalledError (somebody must change something).
+	// world is still moving), *StalledError (somebody must change something) or *UnknownError (what it depends on
+	// cannot be asked).
 	Unready error
 
 	// Message says, for a Ready object, what is ready: "3 of 3 pods serve".

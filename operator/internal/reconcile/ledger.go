@@ -37,6 +37,7 @@ type written struct {
 	at              time.Time
 	resourceVersion string    // of the object after our write
 	deleted         types.UID // the object that we deleted, instead
+	final           bool      // it is gone, and not only going
 }
 
 func newLedger() *ledger { return &ledger{writes: map[types.NamespacedName]map[objectKey]written{}} }
@@ -49,6 +50,11 @@ func (l *ledger) wrote(owner types.NamespacedName, key objectKey, resourceVersio
 // deleted records that we deleted an object.
 func (l *ledger) deleted(owner types.NamespacedName, key objectKey, uid types.UID, now time.Time) {
 	l.record(owner, key, written{at: now, deleted: uid})
+}
+
+// released records that we let an object go that was only kept by us.
+func (l *ledger) released(owner types.NamespacedName, key objectKey, uid types.UID, now time.Time) {
+	l.record(owner, key, written{at: now, deleted: uid, final: true})
 }
 
 func (l *ledger) record(owner types.NamespacedName, key objectKey, w written) {
@@ -91,7 +97,7 @@ func (l *ledger) behind(owner types.NamespacedName, key objectKey, cached client
 
 func (w written) shownBy(cached client.Object) bool {
 	if w.deleted != "" {
-		return cached == nil || cached.GetUID() != w.deleted || cached.GetDeletionTimestamp() != nil
+		return cached == nil || cached.GetUID() != w.deleted || (!w.final && cached.GetDeletionTimestamp() != nil)
 	}
 	if cached == nil {
 		return false

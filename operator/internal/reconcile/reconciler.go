@@ -93,7 +93,7 @@ func (r *Reconciler[T, O]) Reconcile(ctx context.Context, req ctrl.Request) (res
 	}
 	defer func() { result, err = r.report(ctx, p, err) }()
 
-	phases := []phase[T, O]{r.fresh, r.protect, r.gather, r.decide, r.apply}
+	phases := []phase[T, O]{r.fresh, r.protect, r.gather, r.decide, r.act, r.apply}
 	if p.obj.GetDeletionTimestamp() != nil {
 		phases = []phase[T, O]{r.fresh, r.gather, r.finalize}
 	}
@@ -141,7 +141,7 @@ func (r *Reconciler[T, O]) protects(obj T) bool {
 
 // protect adds the finalizer before anything is made that it would have to clean up.
 func (r *Reconciler[T, O]) protect(ctx context.Context, p *pass[T, O]) error {
-	if r.kind.Finalizer == nil || r.protects(p.obj) {
+	if r.kind.Finalizer == nil || r.kind.Finalizer.WithEffect || r.protects(p.obj) {
 		return nil
 	}
 	controllerutil.AddFinalizer(p.obj, r.kind.Finalizer.Name)
@@ -153,6 +153,9 @@ func (r *Reconciler[T, O]) patchMeta(ctx context.Context, p *pass[T, O], what st
 	patch := client.MergeFromWithOptions(p.before, client.MergeFromWithOptimisticLock{})
 	if err := r.deps.Client.Patch(ctx, p.obj, patch, client.FieldOwner(FieldManager)); err != nil {
 		p.obj = p.before.DeepCopyObject().(T)
+		if apierrors.IsNotFound(err) {
+			return &errOutdated{cause: err}
+		}
 		return classify(err, what)
 	}
 	r.wrote(p, keyOf(r.gvk, p.obj), "patch", p.obj.GetResourceVersion())
@@ -255,5 +258,11 @@ func (r *Reconciler[T, O]) finalize(ctx context.Context, p *pass[T, O]) error {
 		return fmt.Errorf("clean up: %w", err)
 	}
 	controllerutil.RemoveFinalizer(p.obj, r.kind.Finalizer.Name)
-	return r.patchMeta(ctx, p, "remove the finalizer")
+	if err := r.patchMeta(ctx, p, "remove the finalizer"); err != nil {
+		return err
+	}
+	if len(p.obj.GetFinalizers()) == 0 {
+		r.ledger.released(p.req.NamespacedName, keyOf(r.gvk, p.obj), p.obj.GetUID(), p.now)
+	}
+	return nil
 }

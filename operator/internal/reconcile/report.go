@@ -71,7 +71,7 @@ func (r *Reconciler[T, O]) describe(p *pass[T, O], judgement Judgement) {
 			message = "everything is in effect"
 		}
 		conditions.MarkReady(p.obj, v1alpha1.ReasonReady, message, p.now)
-	case judgement.Verdict == Held:
+	case judgement.Verdict == Held, judgement.Verdict == Unclear:
 		conditions.MarkUnknown(p.obj, reason, message, p.now)
 	case judgement.Verdict == Waiting, judgement.Verdict == Retrying:
 		conditions.MarkReconciling(p.obj, reason, message, p.now)

@@ -24,6 +24,8 @@ const (
 	Waiting Verdict = "Waiting"
 	// Blocked: somebody must change something. Stalled.
 	Blocked Verdict = "Blocked"
+	// Unclear: what the object depends on cannot be asked. Ready is Unknown.
+	Unclear Verdict = "Unclear"
 	// Outdated: the pass was decided on an older state than the API server's: it is made again, and the status
 	// stays as it is.
 	Outdated Verdict = "Outdated"
@@ -74,6 +76,7 @@ func Judge(err error) Judgement {
 		held      *errHeld
 		wait      *WaitError
 		stalled   *StalledError
+		unknown   *UnknownError
 		terminal  *TerminalError
 		outdated  *errOutdated
 		transient *TransientError
@@ -95,6 +98,11 @@ func Judge(err error) Judgement {
 		return Judgement{
 			Verdict: Blocked, Reason: stalled.Reason, Message: stalled.Message, RequeueAfter: stalled.After,
 			Observed: true, Report: true, EventType: corev1.EventTypeWarning,
+		}
+	case errors.As(err, &unknown):
+		return Judgement{
+			Verdict: Unclear, Reason: unknown.Reason, Message: unknown.Message, RequeueAfter: unknown.After,
+			Report: true, EventType: corev1.EventTypeWarning,
 		}
 	case errors.As(err, &terminal):
 		return Judgement{

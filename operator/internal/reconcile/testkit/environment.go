@@ -4,12 +4,17 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"os"
 	"testing"
 	"time"
 
+	"github.com/go-logr/logr"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/client-go/rest"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
 )
 
@@ -24,6 +29,9 @@ type Environment struct {
 	// Config connects to it as an administrator.
 	Config *rest.Config
 	server *envtest.Environment
+	// One connection and one discovery for all worlds.
+	http   *http.Client
+	mapper meta.RESTMapper
 }
 
 // Main is the body of a TestMain: it starts one environment for the tests of a package, sets *env, runs them, and
@@ -59,7 +67,16 @@ func Start(crds ...*apiextensionsv1.CustomResourceDefinition) (*Environment, err
 	}
 	// Tests make their requests one after another; client-side limits would only make them wait.
 	config.QPS = -1
-	return &Environment{Config: config, server: server}, nil
+	// controller-runtime's own logger complains when nobody sets it, at some later time, into some test's output.
+	ctrl.SetLogger(logr.Discard())
+	env := &Environment{Config: config, server: server}
+	if env.http, err = rest.HTTPClientFor(config); err == nil {
+		env.mapper, err = apiutil.NewDynamicRESTMapper(config, env.http)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("connect to the API server: %w", errors.Join(err, server.Stop()))
+	}
+	return env, nil
 }
 
 // Stop stops the processes and removes their files.
