@@ -21,6 +21,7 @@ import (
 	"go.uber.org/zap"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/holdfast-io/holdfast/operator/internal/lease/clock"
 	"github.com/holdfast-io/holdfast/operator/internal/lease/embedded"
 	"github.com/holdfast-io/holdfast/operator/internal/lease/engine"
 	"github.com/holdfast-io/holdfast/operator/internal/lease/server"
@@ -109,12 +110,12 @@ func Run(ctx context.Context, opts Options) error {
 	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	eng := engine.New(engine.Options{
 		Store: etcd, Name: opts.Name, Address: opts.Advertise, Shards: opts.Shards, SessionTTL: opts.SessionTTL,
-		Clock: engine.Monotonic, Log: log, Registry: registry,
+		Clock: clock.Now, Log: log, Registry: registry,
 	})
 	srv := server.New(server.Options{
 		Engine: eng, Store: etcd, Embedded: len(opts.EtcdEndpoints) == 0, Name: opts.Name, Version: opts.Version,
 		TTLs: server.TTLs{Min: minTTL, Max: maxTTL, Default: opts.LeaseTTL}, Patience: 2*opts.SessionTTL + 5*time.Second,
-		Clock: engine.Monotonic, Log: log, Registry: registry,
+		Clock: clock.Now, Log: log, Registry: registry,
 	})
 	log.Info("serving", "address", listener.Addr().String(), "advertise", opts.Advertise, "version", opts.Version,
 		"embeddedEtcd", len(opts.EtcdEndpoints) == 0)

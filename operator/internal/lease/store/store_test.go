@@ -1,0 +1,248 @@
+package store_test
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/holdfast-io/holdfast/operator/internal/lease/core"
+	"github.com/holdfast-io/holdfast/operator/internal/lease/leasetest"
+	"github.com/holdfast-io/holdfast/operator/internal/lease/store"
+)
+
+const shards = 4
+
+type fixture struct {
+	*store.Etcd
+	client *clientv3.Client
+}
+
+func newFixture(t *testing.T) fixture {
+	t.Helper()
+	_, client := leasetest.Etcd(t)
+	etcd, err := store.NewEtcd(client, "/tenant/")
+	require.NoError(t, err)
+	return fixture{etcd, client}
+}
+
+// owner is a member that owns one shard.
+type owner struct {
+	id     store.SessionID
+	cursor *store.Cursor
+	shard  int
+	claim  store.Claim
+}
+
+func (f fixture) owner(t *testing.T, name string, shard int) owner {
+	t.Helper()
+	id, _, err := f.OpenSession(t.Context(), 5*time.Second)
+	require.NoError(t, err)
+	cursor, err := f.Join(t.Context(), store.Member{Session: id, Name: name, Address: name + ":1"}, true)
+	require.NoError(t, err)
+	claim, ok, err := f.Claim(t.Context(), id, shard)
+	require.NoError(t, err)
+	require.True(t, ok)
+	return owner{id: id, cursor: cursor, shard: shard, claim: claim}
+}
+
+func (o owner) put(name, holder string) store.BatchOp {
+	return store.BatchOp{Shard: o.shard, Claim: o.claim, Op: core.Op{Name: name, Writes: []core.Write{
+		{Hold: &core.Hold{Holder: holder, RequestID: holder, Mode: core.Exclusive, TTL: time.Second}},
+	}}}
+}
+
+func (o owner) end(name string, reason core.EndReason) store.BatchOp {
+	return store.BatchOp{Shard: o.shard, Claim: o.claim, Op: core.Op{
+		Name: name, Writes: []core.Write{{}}, Ends: []core.End{{Reason: reason}},
+	}}
+}
+
+func TestCommitAndLoad(t *testing.T) {
+	f := newFixture(t)
+	o := f.owner(t, "a", 1)
+	first, err := f.Commit(t.Context(), o.cursor, []store.BatchOp{o.put("x", "one"), o.put("y", "two")})
+	require.NoError(t, err)
+	second, err := f.Commit(t.Context(), o.cursor, []store.BatchOp{o.end("x", core.Released), o.put("z", "three")})
+	require.NoError(t, err)
+	require.Greater(t, second, first)
+
+	records, err := f.Load(t.Context(), 1)
+	require.NoError(t, err)
+	require.Len(t, records, 2)
+	require.Equal(t, "y", records[0].Name)
+	require.Equal(t, first, records[0].Hold.Token, "the token is the revision of the transaction")
+	require.Equal(t, second, records[1].Hold.Token)
+	none, err := f.Load(t.Context(), 2)
+	require.NoError(t, err)
+	require.Empty(t, none)
+}
+
+func TestADeposedOwnerCannotWrite(t *testing.T) {
+	f := newFixture(t)
+	o := f.owner(t, "a", 1)
+	require.NoError(t, f.Unclaim(t.Context(), 1, o.claim))
+	next := f.owner(t, "b", 1)
+	_, err := f.Commit(t.Context(), o.cursor, []store.BatchOp{o.put("x", "old")})
+	var lost *store.ClaimsLostError
+	require.ErrorAs(t, err, &lost)
+	require.Equal(t, []int{1}, lost.Shards)
+	_, err = f.Commit(t.Context(), next.cursor, []store.BatchOp{next.put("x", "new")})
+	require.NoError(t, err)
+
+	require.NoError(t, f.EndSession(t.Context(), next.id))
+	_, err = f.Commit(t.Context(), next.cursor, []store.BatchOp{next.put("x", "dead")})
+	require.ErrorIs(t, err, store.ErrSessionLost)
+	require.ErrorIs(t, f.KeepSession(t.Context(), next.id), store.ErrSessionLost)
+	records, err := f.Load(t.Context(), 1)
+	require.NoError(t, err)
+	require.Len(t, records, 1, "leases outlive their owner's session")
+	require.Equal(t, "new", records[0].Hold.Holder)
+}
+
+// A batch whose answer was lost is sent again. The second copy must not apply, and must yield the result of the
+// first; and a copy that arrives after a later batch must not apply either.
+func TestABatchAppliesOnce(t *testing.T) {
+	f := newFixture(t)
+	o := f.owner(t, "a", 1)
+	lost := *o.cursor // the cursor as it was: the answer to the first batch never arrived
+	first, err := f.Commit(t.Context(), o.cursor, []store.BatchOp{o.put("x", "one")})
+	require.NoError(t, err)
+	again, err := f.Commit(t.Context(), &lost, []store.BatchOp{o.put("x", "one")})
+	require.NoError(t, err)
+	require.Equal(t, first, again)
+
+	late := lost
+	_, err = f.Commit(t.Context(), &lost, []store.BatchOp{o.put("y", "two")})
+	require.NoError(t, err)
+	_, err = f.Commit(t.Context(), &lost, []store.BatchOp{o.end("x", core.Released)})
+	require.NoError(t, err)
+	_, err = f.Commit(t.Context(), &late, []store.BatchOp{o.put("x", "one")})
+	require.ErrorIs(t, err, store.ErrSessionLost)
+	records, err := f.Load(t.Context(), 1)
+	require.NoError(t, err)
+	require.Len(t, records, 1, "x stays released")
+}
+
+func TestClaimsAreExclusiveAndRepeatable(t *testing.T) {
+	f := newFixture(t)
+	o := f.owner(t, "a", 1)
+	again, ok, err := f.Claim(t.Context(), o.id, 1)
+	require.NoError(t, err)
+	require.True(t, ok, "a claim whose answer was lost is found again")
+	require.Equal(t, o.claim, again)
+	other, _, err := f.OpenSession(t.Context(), 5*time.Second)
+	require.NoError(t, err)
+	_, ok, err = f.Claim(t.Context(), other, 1)
+	require.NoError(t, err)
+	require.False(t, ok)
+}
+
+func TestClusterIsWatched(t *testing.T) {
+	f := newFixture(t)
+	n, err := f.Shards(t.Context(), shards)
+	require.NoError(t, err)
+	require.Equal(t, shards, n)
+	n, err = f.Shards(t.Context(), 7)
+	require.NoError(t, err)
+	require.Equal(t, shards, n, "the number of shards never changes")
+
+	o := f.owner(t, "a", 1)
+	leader, ok, err := f.Lead(t.Context(), o.id)
+	require.NoError(t, err)
+	require.True(t, ok)
+	ok, err = f.Assign(t.Context(), leader, []store.SessionID{0, o.id, 0, o.id})
+	require.NoError(t, err)
+	require.True(t, ok)
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	seen := 0
+	err = f.WatchCluster(ctx, shards, func(c *store.Cluster) {
+		seen++
+		if seen == 1 {
+			member, ok := c.Owner(1)
+			require.True(t, ok)
+			require.Equal(t, "a:1", member.Address)
+			require.Equal(t, o.id, c.Leader.Session)
+			require.Equal(t, []store.SessionID{0, o.id, 0, o.id}, c.Assigned)
+			require.NoError(t, f.EndSession(t.Context(), o.id))
+		}
+		if len(c.Members) == 0 {
+			_, ok := c.Owner(1)
+			require.False(t, ok)
+			cancel()
+		}
+	})
+	require.ErrorIs(t, err, context.Canceled)
+	ok, err = f.Assign(t.Context(), leader, make([]store.SessionID, shards))
+	require.NoError(t, err)
+	require.False(t, ok, "a former leader cannot assign")
+}
+
+func TestWatchAfterCompactionBeginsWithASnapshot(t *testing.T) {
+	f := newFixture(t)
+	name := "jobs/a"
+	o := f.owner(t, "a", core.ShardOf(name, shards))
+	first, err := f.Commit(t.Context(), o.cursor, []store.BatchOp{o.put(name, "one")})
+	require.NoError(t, err)
+	_, err = f.Commit(t.Context(), o.cursor, []store.BatchOp{o.end(name, core.Expired)})
+	require.NoError(t, err)
+	last, err := f.Commit(t.Context(), o.cursor, []store.BatchOp{o.put(name, "two")})
+	require.NoError(t, err)
+
+	watch := func(target store.Target, after int64, enough int) []store.Update {
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+		defer cancel()
+		var updates []store.Update
+		err := f.Watch(ctx, shards, target, after, func(u store.Update) error {
+			if updates = append(updates, u); len(updates) == enough {
+				return fmt.Errorf("enough")
+			}
+			return nil
+		})
+		require.EqualError(t, err, "enough")
+		return updates
+	}
+	for _, target := range []store.Target{{Name: name}, {Prefix: "jobs/"}} {
+		var events []store.Event
+		for _, u := range watch(target, first, 1) {
+			events = append(events, u.Events...)
+		}
+		require.Equal(t, core.Expired, events[0].Ended)
+		require.Equal(t, first, events[0].Hold.Token)
+	}
+	_, err = f.client.Compact(t.Context(), last)
+	require.NoError(t, err)
+	for _, target := range []store.Target{{Name: name}, {Prefix: "jobs/"}} {
+		u := watch(target, first, 1)[0]
+		require.NotNil(t, u.Snapshot)
+		require.True(t, u.Snapshot.Compacted)
+		require.True(t, u.Snapshot.Complete)
+		require.GreaterOrEqual(t, u.Revision, last)
+		require.Equal(t, "two", u.Snapshot.Leases[0].Holds[0].Holder)
+	}
+	u := watch(store.Target{Prefix: "other/"}, 0, 1)[0]
+	require.Empty(t, u.Snapshot.Leases)
+	require.False(t, u.Snapshot.Compacted)
+}
+
+func TestFits(t *testing.T) {
+	one := store.BatchOp{Op: core.Op{Name: "n", Writes: make([]core.Write, 1)}}
+	ops := make([]store.BatchOp, 300)
+	for i := range ops {
+		ops[i] = one
+	}
+	require.Equal(t, store.MaxBatchWrites, store.Fits(ops))
+	require.Zero(t, store.Fits(nil))
+	large := store.BatchOp{Op: core.Op{Writes: []core.Write{{Hold: &core.Hold{Value: make([]byte, store.MaxBatchBytes)}}}}}
+	require.Equal(t, 1, store.Fits([]store.BatchOp{large, one}), "one op always fits")
+	require.Equal(t, 1, store.Fits([]store.BatchOp{one, large}))
+}
+
+func TestPrefixMustEndInASlash(t *testing.T) {
+	_, err := store.NewEtcd(nil, "/tenant")
+	require.EqualError(t, err, `etcd prefix "/tenant" does not end in '/'`)
+}

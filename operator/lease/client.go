@@ -1,0 +1,166 @@
+// Package lease is the Go client of the Holdfast lease service.
+//
+//	client, err := lease.Dial("locks:7400", grpc.WithTransportCredentials(creds))
+//	held, err := client.Acquire(ctx, "jobs/nightly")
+//	defer held.Release(context.Background())
+//	run(held.Context(), held.Token())
+//
+// # What is guaranteed
+//
+// While a Lease is not Done, the service has granted the name to nobody who would conflict, and will not before the
+// lease's deadline passes. The client counts the TTL from the moment it sent its last successful call, on a
+// clock that never steps, and leaves a tenth of it for clocks that run at different rates. It learns of a loss by itself,
+// without the service: when the deadline passes with no renewal, Done is closed and the Context cancelled.
+//
+// A lease survives the death and the restart of any replica of the service, with the same token.
+//
+// # What is not guaranteed
+//
+// A process that is stopped or swapped out, or whose write is under way in the network, does not notice that its
+// deadline has passed. No lock service can prevent that. Where it matters, send Token along with every access, and
+// let what is guarded refuse tokens that are smaller than the largest it has seen.
+//
+// The order of waiters is that in which they came to the replica that serves the name. When another replica
+// takes the name over, they get in line anew.
+package lease
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/keepalive"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	"github.com/holdfast-io/holdfast/operator/lease/leasev1"
+)
+
+const (
+	retryFirst = 50 * time.Millisecond
+	retryMost  = 2 * time.Second
+)
+
+// Client acquires leases. It is safe for concurrent use. Make it with Dial or New.
+type Client struct {
+	service leasev1.LeaseServiceClient
+	conn    *grpc.ClientConn // nil if it is not ours to close
+}
+
+// Dial makes a client of the service at an address, host:port. It needs transport credentials among the options, as
+// grpc.NewClient does, and connects when it is first used.
+func Dial(address string, options ...grpc.DialOption) (*Client, error) {
+	options = append([]grpc.DialOption{
+		grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: 10 * time.Second, Timeout: 3 * time.Second}),
+	}, options...)
+	conn, err := grpc.NewClient(address, options...)
+	if err != nil {
+		return nil, fmt.Errorf("lease service at %q: %w", address, err)
+	}
+	return &Client{service: leasev1.NewLeaseServiceClient(conn), conn: conn}, nil
+}
+
+// New makes a client on a connection, which stays the caller's to close.
+func New(conn grpc.ClientConnInterface) *Client {
+	return &Client{service: leasev1.NewLeaseServiceClient(conn)}
+}
+
+// Close closes the connection that Dial made. Leases that are held end when their TTL passes.
+func (c *Client) Close() error {
+	if c.conn == nil {
+		return nil
+	}
+	if err := c.conn.Close(); err != nil {
+		return fmt.Errorf("close the connection to the lease service: %w", err)
+	}
+	return nil
+}
+
+// Service returns the plain gRPC client, for what this package does not wrap.
+func (c *Client) Service() leasev1.LeaseServiceClient { return c.service }
+
+// Option changes what is acquired.
+type Option func(*leasev1.AcquireRequest)
+
+// WithTTL sets how long the lease lives without a renewal. Without it the service's default applies.
+func WithTTL(ttl time.Duration) Option {
+	return func(r *leasev1.AcquireRequest) { r.Ttl = durationpb.New(ttl) }
+}
+
+// WithHolder sets the name that others are shown.
+func WithHolder(holder string) Option {
+	return func(r *leasev1.AcquireRequest) { r.Holder = holder }
+}
+
+// WithMetadata sets what others are shown along with the holder.
+func WithMetadata(metadata map[string]string) Option {
+	return func(r *leasev1.AcquireRequest) { r.Metadata = metadata }
+}
+
+// Shared acquires a lease that any number may hold together, and nobody exclusively at the same time.
+func Shared() Option {
+	return func(r *leasev1.AcquireRequest) { r.Mode = leasev1.LeaseMode_LEASE_MODE_SHARED }
+}
+
+// Permits acquires n of the total permits of a name. All who use the name at one time must agree on the total.
+func Permits(n, total int32) Option {
+	return func(r *leasev1.AcquireRequest) {
+		r.Mode, r.Permits, r.PermitsTotal = leasev1.LeaseMode_LEASE_MODE_PERMITS, n, total
+	}
+}
+
+// Acquire waits in line for a lease until it is granted or the context ends, and keeps it until it is released or
+// lost. The context only bounds the waiting.
+//
+// While the service cannot be reached, Acquire goes on trying. If the context ends at a moment when the
+// grant was on its way, the service takes it back; if it cannot know, the lease expires after its TTL.
+func (c *Client) Acquire(ctx context.Context, name string, options ...Option) (*Lease, error) {
+	return c.acquire(ctx, name, &leasev1.Wait{}, options)
+}
+
+// TryAcquire is Acquire without waiting: it fails with *HeldError if the lease is not free.
+func (c *Client) TryAcquire(ctx context.Context, name string, options ...Option) (*Lease, error) {
+	return c.acquire(ctx, name, nil, options)
+}
+
+func (c *Client) acquire(ctx context.Context, name string, wait *leasev1.Wait, options []Option) (*Lease, error) {
+	req := &leasev1.AcquireRequest{Name: name, RequestId: newRequestID(), Wait: wait}
+	for _, option := range options {
+		option(req)
+	}
+	for pause := retryFirst; ; pause = min(2*pause, retryMost) {
+		sent := now()
+		granted, err := c.service.Acquire(ctx, req)
+		if err == nil {
+			return c.start(ctx, newLease(c, req, granted, sent))
+		}
+		if status.Code(err) != codes.Unavailable {
+			return nil, typed(name, err)
+		}
+		if !sleep(ctx, jittered(pause)) {
+			return nil, typed(name, err)
+		}
+	}
+}
+
+// start hands a granted lease over to its holder, once it is certain for a good while.
+func (c *Client) start(ctx context.Context, l *Lease) (*Lease, error) {
+	if err := l.confirm(ctx); err != nil {
+		giveBack, cancel := context.WithTimeout(context.WithoutCancel(ctx), retryMost)
+		defer cancel()
+		return nil, errors.Join(err, l.Release(giveBack))
+	}
+	go l.keep()
+	return l, nil
+}
+
+func newRequestID() string {
+	var id [15]byte
+	rand.Read(id[:]) // never fails
+	return base64.RawURLEncoding.EncodeToString(id[:])
+}
