@@ -58,13 +58,13 @@ const (
 // The rules that compare with the old object sit here and not on the fields themselves: a rule on an optional
 // field is not evaluated when that field is added or taken away, and both are changes that would lose leases.
 //
-// +kubebuilder:validation:XValidation:rule="self.replicas <= 1 || (has(self.etcdEndpoints) && size(self.etcdEndpoints) > 0)",messageExpression="'spec.replicas is ' + string(self.replicas) + ', and more than one replica needs spec.etcdEndpoints: the embedded etcd serves a single replica, for development'",fieldPath=".etcdEndpoints"
+// +kubebuilder:validation:XValidation:rule="self.replicas <= 1 || (has(self.etcdEndpoints) && size(self.etcdEndpoints) > 0)",message="spec.replicas is more than 1, which needs spec.etcdEndpoints: the embedded etcd, used without them, serves a single replica for development",fieldPath=".etcdEndpoints"
 // +kubebuilder:validation:XValidation:rule="!has(self.storage) || !has(self.etcdEndpoints) || size(self.etcdEndpoints) == 0",message="spec.storage is the volume of the embedded etcd: leave it out when spec.etcdEndpoints is set",fieldPath=".storage"
 // +kubebuilder:validation:XValidation:rule="!has(self.etcd) || (has(self.etcdEndpoints) && size(self.etcdEndpoints) > 0)",message="spec.etcd says how an external etcd is used: leave it out, or set spec.etcdEndpoints",fieldPath=".etcd"
 // +kubebuilder:validation:XValidation:rule="(has(oldSelf.etcdEndpoints) && size(oldSelf.etcdEndpoints) > 0) == (has(self.etcdEndpoints) && size(self.etcdEndpoints) > 0)",message="spec.etcdEndpoints cannot be added or emptied later, since the leases stay in the etcd that was used first: create a new LeaseService instead",fieldPath=".etcdEndpoints"
-// +kubebuilder:validation:XValidation:rule="(has(oldSelf.etcd) && has(oldSelf.etcd.prefix) ? oldSelf.etcd.prefix : ”) == (has(self.etcd) && has(self.etcd.prefix) ? self.etcd.prefix : ”)",message="spec.etcd.prefix cannot be changed, added or removed, since the leases stay under the first one: create a new LeaseService instead",fieldPath=".etcd"
+// +kubebuilder:validation:XValidation:rule="(has(oldSelf.etcd) && has(oldSelf.etcd.prefix) ? oldSelf.etcd.prefix : \"\") == (has(self.etcd) && has(self.etcd.prefix) ? self.etcd.prefix : \"\")",message="spec.etcd.prefix cannot be changed, added or removed, since the leases stay under the first one: create a new LeaseService instead",fieldPath=".etcd"
 // +kubebuilder:validation:XValidation:rule="(has(oldSelf.storage) ? string(oldSelf.storage.size) : '1Gi') == (has(self.storage) ? string(self.storage.size) : '1Gi')",message="spec.storage.size cannot be changed (1Gi when not given): a StatefulSet's volumes keep their size",fieldPath=".storage"
-// +kubebuilder:validation:XValidation:rule="(has(oldSelf.storage) && has(oldSelf.storage.storageClassName) ? oldSelf.storage.storageClassName : ”) == (has(self.storage) && has(self.storage.storageClassName) ? self.storage.storageClassName : ”)",message="spec.storage.storageClassName cannot be changed, added or removed: a volume keeps its class",fieldPath=".storage"
+// +kubebuilder:validation:XValidation:rule="(has(oldSelf.storage) && has(oldSelf.storage.storageClassName) ? oldSelf.storage.storageClassName : \"\") == (has(self.storage) && has(self.storage.storageClassName) ? self.storage.storageClassName : \"\")",message="spec.storage.storageClassName cannot be changed, added or removed: a volume keeps its class",fieldPath=".storage"
 type LeaseServiceSpec struct {
 	// Replicas is the number of lease service pods. Replicas share the work, and every one answers every call.
 	// Zero, or leaving it out, means one.
@@ -373,7 +373,9 @@ func (l *LeaseService) SetConditions(conditions []metav1.Condition) { l.Status.C
 func (l *LeaseService) GetObservedGeneration() int64 { return l.Status.ObservedGeneration }
 
 // SetObservedGeneration sets the generation that the status was computed from.
-func (l *LeaseService) SetObservedGeneration(generation int64) { l.Status.ObservedGeneration = generation }
+func (l *LeaseService) SetObservedGeneration(generation int64) {
+	l.Status.ObservedGeneration = generation
+}
 
 // LeaseServiceList is a list of LeaseServices.
 //
