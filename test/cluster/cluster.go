@@ -50,9 +50,16 @@ func Open(stateDir, name string) (*Cluster, error) {
 		return nil, err
 	}
 	c := &Cluster{layout: l, state: s, self: self}
-	c.settings = settings{binDir: s.BinDir, fastNodeFailure: s.FastNodeFailure}
-	c.settings.containerd, c.settings.cniDir = findContainerd(), findCNI()
+	c.settings = settingsOf(s)
 	return c, nil
+}
+
+// settingsOf joins what is recorded with what the host has.
+func settingsOf(s *state) settings {
+	return settings{
+		binDir: s.BinDir, cniDir: findCNI(), containerd: findContainerd(),
+		fastNodeFailure: s.FastNodeFailure, networkPolicy: s.NetworkPolicy,
+	}
 }
 
 func locate(stateDir, name string) (layout, error) {

@@ -11,6 +11,7 @@ type settings struct {
 	cniDir          string
 	containerd      string
 	fastNodeFailure bool
+	networkPolicy   string // the enforcer; empty: none
 }
 
 // component is one program of a machine.
@@ -124,7 +125,11 @@ func (l layout) components(s settings, machine string) []component {
 		return append(l.controlPlaneFirst(s), l.controlPlaneThen(s)...)
 	}
 	i := nodeIndex(machine)
-	return []component{l.containerd(s, machine), l.kubelet(s, i), l.kubeProxy(s, machine)}
+	all := []component{l.containerd(s, machine), l.kubelet(s, i), l.kubeProxy(s, machine)}
+	if s.networkPolicy != "" {
+		all = append(all, l.networkPolicy(s, machine))
+	}
+	return all
 }
 
 // nodeIndex is the number of a node by its name, 0 when it is no node's name.

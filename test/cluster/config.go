@@ -114,7 +114,7 @@ func (l layout) writeKubeconfig(file, server, cert string) error {
 // writeComponentKubeconfigs writes those that the components use inside the cluster.
 func (l layout) writeComponentKubeconfigs(nodes int) error {
 	server := "https://" + controlPlaneIP + ":" + apiPort
-	for _, cert := range append([]string{"controller-manager", "scheduler", "proxy"}, nodeNames(nodes)...) {
+	for _, cert := range append([]string{"controller-manager", "scheduler", "proxy", "network-policy"}, nodeNames(nodes)...) {
 		if err := l.writeKubeconfig(l.componentKubeconfig(cert), server, cert); err != nil {
 			return err
 		}

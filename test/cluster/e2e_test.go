@@ -22,6 +22,7 @@ import (
 // suite is what the parts of the test share: a cluster of two nodes and one of a single node.
 type suite struct {
 	program, binDir, stateDir string
+	policy                    string // the NetworkPolicy enforcer
 	two, one                  *Cluster
 }
 
@@ -39,6 +40,7 @@ func TestE2ECluster(t *testing.T) {
 		{"a second up changes nothing", (*suite).testSecondUp},
 		{"clusters are apart", (*suite).testApart},
 		{"a pod with a volume is reached", (*suite).testWorkload},
+		{"network policies are enforced", (*suite).testNetworkPolicy},
 		{"killed components are started again", (*suite).testKilledComponents},
 		{"killed machines are started again", (*suite).testKilledMachines},
 		{"lost networks are made again", (*suite).testLostNetworks},
@@ -60,6 +62,8 @@ func TestE2ECluster(t *testing.T) {
 func newSuite(t *testing.T) *suite {
 	s := &suite{stateDir: t.TempDir(), binDir: os.Getenv("HOLDFAST_KUBE_BIN")}
 	require.NotEmpty(t, s.binDir, "HOLDFAST_KUBE_BIN must name the folder of the Kubernetes programs")
+	s.policy = filepath.Join(os.Getenv("HOLDFAST_NETPOL_BIN"), "kube-network-policies")
+	require.FileExists(t, s.policy, "HOLDFAST_NETPOL_BIN must name the folder of the NetworkPolicy enforcer")
 	s.program = filepath.Join(t.TempDir(), "cluster")
 	command(t, "go", "build", "-o", s.program, "./cmd/cluster")
 	return s
@@ -74,7 +78,7 @@ func (s *suite) upBoth(t *testing.T) {
 	var group errgroup.Group
 	group.Go(func() (err error) {
 		o := s.options("two")
-		o.Nodes, o.FastNodeFailure = 2, true
+		o.Nodes, o.FastNodeFailure, o.NetworkPolicy = 2, true, s.policy
 		s.two, err = Up(ctx, o)
 		return err
 	})
@@ -131,6 +135,28 @@ func (s *suite) testWorkload(t *testing.T) {
 	body, err := get(deadline(t, 5*time.Second), http.DefaultClient, "http://"+address)
 	require.NoError(t, err)
 	assert.Equal(t, "counter-0 1", body)
+}
+
+func (s *suite) testNetworkPolicy(t *testing.T) {
+	s.kubectl(t, s.two, "apply", "-f", "testdata/policy.yaml")
+	s.kubectl(t, s.two, "-n", "demo", "wait", "--for=condition=Ready", "pod", "--all", "--timeout=30s")
+	reach := func(pod, url string) error {
+		cmd := exec.CommandContext(deadline(t, 20*time.Second), filepath.Join(s.binDir, "kubectl"),
+			"--kubeconfig", s.two.Kubeconfig(), "-n", "demo", "exec", pod, "--", "/counter", "get", url)
+		if out, err := cmd.CombinedOutput(); err != nil {
+			return fmt.Errorf("%s to %s: %w: %s", pod, url, err, out)
+		}
+		return nil
+	}
+	for _, url := range []string{"http://counter.demo.svc.cluster.local", "http://counter-0.pods.demo.svc.cluster.local:8080"} {
+		await(deadline(t, 20*time.Second), t, func(context.Context) error { return reach("friend", url) })
+		require.ErrorContains(t, reach("stranger", url), "Client.Timeout")
+	}
+	s.awaitAnswer(t, "http://counter.demo.svc", "counter-0 1")
+	s.kubectl(t, s.two, "-n", "demo", "delete", "networkpolicy", "counter")
+	await(deadline(t, 20*time.Second), t, func(context.Context) error {
+		return reach("stranger", "http://counter.demo.svc.cluster.local")
+	})
 }
 
 func (s *suite) testKilledComponents(t *testing.T) {

@@ -52,6 +52,16 @@ func (c *Cluster) findForward(target string) forward {
 	return forward{Target: target}
 }
 
+func (c *Cluster) forwardTargets() []string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	targets := make([]string, len(c.state.Forwards))
+	for i, f := range c.state.Forwards {
+		targets[i] = f.Target
+	}
+	return targets
+}
+
 // ensureForward starts the forwarder to target unless it runs.
 func (c *Cluster) ensureForward(target string) (address string, err error) {
 	f := c.findForward(target)

@@ -62,11 +62,8 @@ func (u *starter) allAlive() bool {
 			}
 		}
 	}
-	if u.findForward(apiTarget).Process.PID == 0 {
-		return false
-	}
-	for _, f := range u.state.Forwards {
-		if !f.Process.Alive() {
+	for _, target := range append(u.forwardTargets(), apiTarget) {
+		if !u.findForward(target).Process.Alive() {
 			return false
 		}
 	}

@@ -44,6 +44,7 @@ func leaves(nodes int) []leaf {
 		{name: "controller-manager", ca: "ca", commonName: "system:kube-controller-manager", usage: client},
 		{name: "scheduler", ca: "ca", commonName: "system:kube-scheduler", usage: client},
 		{name: "proxy", ca: "ca", commonName: "system:kube-proxy", usage: client},
+		{name: "network-policy", ca: "ca", commonName: "network-policy", usage: client},
 	}
 	for i := 1; i <= nodes; i++ {
 		all = append(all, leaf{

@@ -31,7 +31,7 @@ var (
 )
 
 // preflight names everything that is missing at once.
-func preflight(binDir string) error {
+func preflight(binDir string, networkPolicy string) error {
 	var errs []error
 	if os.Geteuid() != 0 {
 		errs = append(errs, errors.New("the cluster needs root: run it with sudo"))
@@ -53,6 +53,9 @@ func preflight(binDir string) error {
 				errs = append(errs, fmt.Errorf("%s: no program %s in it (tools/build.sh kubernetes builds it)", binDir, name))
 			}
 		}
+	}
+	if networkPolicy != "" && unix.Access(networkPolicy, unix.X_OK) != nil {
+		errs = append(errs, fmt.Errorf("%s: no such program (tools/build.sh netpol builds kube-network-policies)", networkPolicy))
 	}
 	if _, err := cgroupHierarchies(); err != nil {
 		errs = append(errs, err)

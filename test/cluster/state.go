@@ -22,7 +22,7 @@ type state struct {
 	BinDir          string              `json:"binDir"`
 	Nodes           int                 `json:"nodes"`
 	FastNodeFailure bool                `json:"fastNodeFailure,omitempty"`
-	NetworkPolicy   bool                `json:"networkPolicy,omitempty"`
+	NetworkPolicy   string              `json:"networkPolicy,omitempty"`
 	Machines        map[string]*machine `json:"machines"`
 	Forwards        []*forward          `json:"forwards,omitempty"`
 	Images          []image             `json:"images,omitempty"`

@@ -25,6 +25,9 @@ type Options struct {
 	// FastNodeFailure has a dead node noticed after 8 s instead of 40, and its pods replaced 4 s
 	// later instead of 5 minutes.
 	FastNodeFailure bool
+	// NetworkPolicy is the program that enforces NetworkPolicies, kube-network-policies of the tool
+	// group netpol; "": they are accepted and have no effect.
+	NetworkPolicy string
 	// Program is the cluster command, which Up starts as init of the machines and as forwarder;
 	// "": the running program, which must then be that command.
 	Program string
@@ -82,7 +85,12 @@ func (c *Cluster) configure(o Options) error {
 		}
 	}
 	s.FastNodeFailure = s.FastNodeFailure || o.FastNodeFailure
-	if err := preflight(s.BinDir); err != nil {
+	if o.NetworkPolicy != "" {
+		if s.NetworkPolicy, err = filepath.Abs(o.NetworkPolicy); err != nil {
+			return err
+		}
+	}
+	if err := preflight(s.BinDir, s.NetworkPolicy); err != nil {
 		return err
 	}
 	if c.self = o.Program; c.self == "" {
@@ -91,7 +99,7 @@ func (c *Cluster) configure(o Options) error {
 		}
 	}
 	c.state = s
-	c.settings = settings{binDir: s.BinDir, cniDir: findCNI(), containerd: findContainerd(), fastNodeFailure: s.FastNodeFailure}
+	c.settings = settingsOf(s)
 	return s.save(c.layout.state())
 }
 
@@ -174,8 +182,8 @@ func (u *starter) prepare(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	for _, f := range u.state.Forwards {
-		if _, err := u.ensureForward(f.Target); err != nil {
+	for _, target := range u.forwardTargets() {
+		if _, err := u.ensureForward(target); err != nil {
 			return err
 		}
 	}
@@ -215,6 +223,11 @@ func (u *starter) startNode(ctx context.Context, i int) error {
 	}
 	if err := u.ensureNodeNetwork(ctx, i); err != nil {
 		return err
+	}
+	if u.settings.networkPolicy != "" {
+		if err := u.ensurePolicyRules(ctx, i); err != nil {
+			return err
+		}
 	}
 	if !u.record(node).Init.Alive() {
 		// What an earlier life of the node left, of which nothing can be running.

@@ -48,6 +48,7 @@ func (f *flags) up() *cobra.Command {
 	}
 	cmd.Flags().IntVar(&o.Nodes, "nodes", 0, "number of nodes (default 1, or as many as there are)")
 	cmd.Flags().BoolVar(&o.FastNodeFailure, "fast-node-failure", false, "notice a dead node after 8 s and replace its pods 4 s later")
+	cmd.Flags().StringVar(&o.NetworkPolicy, "network-policy", "", "enforce NetworkPolicies with this kube-network-policies program")
 	cmd.Flags().DurationVar(&timeout, "timeout", 3*time.Minute, "give up after this time")
 	return cmd
 }
