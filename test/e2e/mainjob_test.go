@@ -208,7 +208,7 @@ func (j *mainJob) refuseBadConfig(t *testing.T) {
 		{"unknown key", []tenant{j.tenant.with(tenant{"replicaz": 3})}, []string{fmt.Sprint(j.tenant["name"]), "replicaz"}},
 		{"TTL", []tenant{j.tenant.with(tenant{"leaseTTLSeconds": 0})}, []string{fmt.Sprint(j.tenant["name"]), "leaseTTLSeconds"}},
 		{"duplicate", []tenant{j.tenant, j.tenant}, []string{fmt.Sprint(j.tenant["name"]), "name"}},
-		{"missing endpoint", []tenant{j.tenant.with(tenant{"replicas": 3, "etcdEndpoints": []string{}})}, []string{fmt.Sprint(j.tenant["name"]), "etcdEndpoints"}},
+		{"missing endpoint", []tenant{j.tenant.with(tenant{"replicas": 3, "useDevEtcd": false})}, []string{fmt.Sprint(j.tenant["name"]), "etcdEndpoints"}},
 	} {
 		t.Run(bad.name, func(t *testing.T) {
 			j.stack.setTenants(t, bad.tenants...)

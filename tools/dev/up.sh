@@ -53,7 +53,7 @@ cat <<TXT
 Holdfast is up, after $((SECONDS - started)) s. To go on:
   export KUBECONFIG=$KUBECONFIG PATH=${kube_bin:+$kube_bin:}$bin:\$PATH
   kubectl get leaseservices -A -w
-  kubectl -n team-a port-forward service/leases 7400 &
+  kubectl -n team-a port-forward service/team-a 7400 &
   leasectl --server 127.0.0.1:7400 lock my-job -- sleep 30
   make status      # cluster, stack and tenants at any time
   make down        # removes all of it
