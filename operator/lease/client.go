@@ -114,6 +114,16 @@ func Permits(n, total int32) Option {
 	}
 }
 
+// WithWaitTimeout bounds how long Acquire waits in line. After that it fails with a *HeldError that says so. TryAcquire does
+// not wait in any case.
+func WithWaitTimeout(timeout time.Duration) Option {
+	return func(r *leasev1.AcquireRequest) {
+		if r.GetWait() != nil {
+			r.Wait.Timeout = durationpb.New(timeout)
+		}
+	}
+}
+
 // Acquire waits in line for a lease until it is granted or the context ends, and keeps it until it is released or
 // lost. The context only bounds the waiting.
 //
@@ -129,7 +139,7 @@ func (c *Client) TryAcquire(ctx context.Context, name string, options ...Option)
 }
 
 func (c *Client) acquire(ctx context.Context, name string, wait *leasev1.Wait, options []Option) (*Lease, error) {
-	req := &leasev1.AcquireRequest{Name: name, RequestId: newRequestID(), Wait: wait}
+	req := &leasev1.AcquireRequest{Name: name, RequestId: NewRequestID(), Wait: wait}
 	for _, option := range options {
 		option(req)
 	}
@@ -140,10 +150,10 @@ func (c *Client) acquire(ctx context.Context, name string, wait *leasev1.Wait, o
 			return c.start(ctx, newLease(c, req, granted, sent))
 		}
 		if status.Code(err) != codes.Unavailable {
-			return nil, typed(name, err)
+			return nil, Typed(name, err)
 		}
 		if !sleep(ctx, jittered(pause)) {
-			return nil, typed(name, err)
+			return nil, Typed(name, err)
 		}
 	}
 }
@@ -159,7 +169,8 @@ func (c *Client) start(ctx context.Context, l *Lease) (*Lease, error) {
 	return l, nil
 }
 
-func newRequestID() string {
+// NewRequestID returns a random request id, for those who make the gRPC calls themselves.
+func NewRequestID() string {
 	var id [15]byte
 	rand.Read(id[:]) // never fails
 	return base64.RawURLEncoding.EncodeToString(id[:])

@@ -42,8 +42,8 @@ func (e *HeldError) Error() string { return status.Convert(e.err).Message() }
 // Unwrap returns the gRPC error.
 func (e *HeldError) Unwrap() error { return e.err }
 
-// typed makes errors of the service recognisable by errors.As and errors.Is.
-func typed(name string, err error) error {
+// Typed makes a gRPC error of a call about a lease recognisable by errors.As (*HeldError) and errors.Is (ErrNotHeld).
+func Typed(name string, err error) error {
 	st := status.Convert(err)
 	switch st.Code() {
 	case codes.Aborted:

@@ -125,7 +125,7 @@ func (l *Lease) Release(ctx context.Context) error {
 			return nil
 		}
 		if status.Code(err) != codes.Unavailable || !sleep(ctx, jittered(pause)) {
-			return typed(l.name, err)
+			return Typed(l.name, err)
 		}
 	}
 }
@@ -165,7 +165,7 @@ func (l *Lease) renew(ctx context.Context, timeout time.Duration) error {
 	sent := now()
 	kept, err := l.client.service.KeepAlive(ctx, &leasev1.KeepAliveRequest{Name: l.name, Token: l.token})
 	if err != nil {
-		return typed(l.name, err)
+		return Typed(l.name, err)
 	}
 	l.extend(sent, kept.GetExpiresIn().AsDuration())
 	if r := kept.GetRevocation(); r != nil {

@@ -19,12 +19,15 @@ type NameError struct {
 	Reason string
 }
 
-func (e *NameError) Error() string {
+func (e *NameError) Error() string { return "lease name " + e.Problem() }
+
+// Problem is the error without saying that it is about a name.
+func (e *NameError) Problem() string {
 	name := e.Name
 	if len(name) > 64 {
 		name = name[:64] + "..."
 	}
-	return fmt.Sprintf("lease name %q %s", name, e.Reason)
+	return fmt.Sprintf("%q %s", name, e.Reason)
 }
 
 // ValidateName refuses, with a *NameError, what is no lease name: names are 1 to MaxNameLength bytes of

@@ -71,7 +71,6 @@ func (s *Server) toError(err error) error {
 		ended     *core.RequestEndedError
 		mismatch  *core.RequestMismatchError
 		candidate *core.NoSuchCandidateError
-		name      *core.NameError
 		invalid   *InvalidError
 		offered   *NotOfferedError
 		owner     *engine.NotOwnerError
@@ -94,8 +93,6 @@ func (s *Server) toError(err error) error {
 		return rich(codes.FailedPrecondition, leasev1.ErrorReason_ERROR_REASON_REQUEST_MISMATCH, err, nil)
 	case errors.As(err, &candidate):
 		return rich(codes.FailedPrecondition, leasev1.ErrorReason_ERROR_REASON_NO_SUCH_CANDIDATE, err, nil)
-	case errors.As(err, &name):
-		return s.toError(&InvalidError{Violations: []Violation{{Field: "name", Problem: name.Error()}}})
 	case errors.As(err, &invalid):
 		return rich(codes.InvalidArgument, leasev1.ErrorReason_ERROR_REASON_INVALID_REQUEST, err, nil, badRequest(invalid))
 	case errors.As(err, &offered):

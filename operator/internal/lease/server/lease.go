@@ -112,7 +112,9 @@ func (s *Server) Release(ctx context.Context, req *leasev1.ReleaseRequest) (*lea
 
 // Get implements LeaseService.
 func (s *Server) Get(ctx context.Context, req *leasev1.GetRequest) (*leasev1.GetResponse, error) {
-	if err := core.ValidateName(req.GetName()); err != nil {
+	var c checker
+	c.name(req.GetName())
+	if err := c.err(); err != nil {
 		return nil, s.toError(err)
 	}
 	got, err := s.get(ctx, req)
@@ -223,9 +225,7 @@ func (s *Server) Watch(req *leasev1.WatchRequest, stream grpc.ServerStreamingSer
 		c.name(t.Name)
 	case *leasev1.WatchRequest_Prefix:
 		target.Prefix = t.Prefix
-		if err := core.ValidatePrefix(t.Prefix); err != nil {
-			c.require(false, "prefix", "%s", err.Error())
-		}
+		c.prefix(t.Prefix)
 	default:
 		c.require(false, "target", "is not set; name or prefix is required")
 	}

@@ -10,7 +10,6 @@ import (
 	"golang.org/x/sync/errgroup"
 	"google.golang.org/grpc/metadata"
 
-	"github.com/holdfast-io/holdfast/operator/internal/lease/core"
 	"github.com/holdfast-io/holdfast/operator/internal/lease/engine"
 	"github.com/holdfast-io/holdfast/operator/lease/leasev1"
 )
@@ -19,9 +18,7 @@ import (
 // that its own shards would give, and the pages are merged.
 func (s *Server) List(ctx context.Context, req *leasev1.ListRequest) (*leasev1.ListResponse, error) {
 	var c checker
-	if err := core.ValidatePrefix(req.GetPrefix()); err != nil {
-		c.require(false, "prefix", "%s", err.Error())
-	}
+	c.prefix(req.GetPrefix())
 	c.require(req.GetPageSize() >= 0, "page_size", "is %d; it must not be negative", req.GetPageSize())
 	after, err := base64.RawURLEncoding.DecodeString(req.GetPageToken())
 	c.require(err == nil, "page_token", "is none that a list returned")

@@ -3,6 +3,7 @@ package server
 import (
 	"crypto/rand"
 	"encoding/base64"
+	"errors"
 	"fmt"
 	"time"
 
@@ -41,9 +42,14 @@ func (c *checker) require(ok bool, field, problem string, args ...any) {
 	}
 }
 
-func (c *checker) name(name string) {
-	if err := core.ValidateName(name); err != nil {
-		c.violations = append(c.violations, Violation{Field: "name", Problem: err.Error()})
+func (c *checker) name(name string) { c.named("name", core.ValidateName(name)) }
+
+func (c *checker) prefix(prefix string) { c.named("prefix", core.ValidatePrefix(prefix)) }
+
+func (c *checker) named(field string, err error) {
+	var bad *core.NameError
+	if errors.As(err, &bad) {
+		c.violations = append(c.violations, Violation{Field: field, Problem: bad.Problem()})
 	}
 }
 

@@ -1,0 +1,162 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+
+	"github.com/holdfast-io/holdfast/operator/lease"
+	"github.com/holdfast-io/holdfast/operator/lease/leasestatus"
+	"github.com/holdfast-io/holdfast/operator/lease/leasev1"
+)
+
+// app is what all commands share.
+type app struct {
+	in       io.Reader
+	out, err io.Writer
+	server   string
+	output   string
+	timeout  time.Duration
+}
+
+func newRoot(in io.Reader, out, errOut io.Writer) *cobra.Command {
+	a := &app{in: in, out: out, err: errOut}
+	root := &cobra.Command{
+		Use:   "leasectl",
+		Short: "Work with leases",
+		Long: "Work with leases of a Holdfast lease service.\n\n" +
+			"Exit codes: 0 done, 1 failed, 2 wrong usage, 3 the lease is held by somebody else; lock exits with the code of its command.",
+		SilenceUsage:  true,
+		SilenceErrors: true,
+		PersistentPreRunE: func(*cobra.Command, []string) error {
+			if a.output != "table" && a.output != "json" {
+				return &usageError{fmt.Errorf("-o is %q; table and json are allowed", a.output)}
+			}
+			return nil
+		},
+	}
+	server := os.Getenv("LEASECTL_SERVER")
+	if server == "" {
+		server = "127.0.0.1:7400"
+	}
+	flags := root.PersistentFlags()
+	flags.StringVar(&a.server, "server", server, "host:port of the lease service (default $LEASECTL_SERVER)")
+	flags.StringVarP(&a.output, "output", "o", "table", "table or json")
+	flags.DurationVar(&a.timeout, "timeout", 10*time.Second, "how long a call may take that does not wait for a lease")
+	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return &usageError{err} })
+	root.SetIn(in)
+	root.SetOut(out)
+	root.SetErr(errOut)
+	root.AddCommand(a.acquire(), a.keepAlive(), a.release(), a.get(), a.list(), a.watch(), a.lock(), a.revoke(), a.status())
+	return root
+}
+
+// args turns cobra's complaint about the number of arguments into a usage error.
+func args(check cobra.PositionalArgs) cobra.PositionalArgs {
+	return func(cmd *cobra.Command, given []string) error {
+		if err := check(cmd, given); err != nil {
+			return &usageError{fmt.Errorf("%w; usage: %s", err, cmd.UseLine())}
+		}
+		return nil
+	}
+}
+
+type clients struct {
+	conn   *grpc.ClientConn
+	lease  leasev1.LeaseServiceClient
+	status leasestatus.LeaseStatusServiceClient
+	client *lease.Client
+}
+
+// connect makes clients; it does not reach out to the server yet.
+func (a *app) connect() (*clients, error) {
+	conn, err := grpc.NewClient(a.server, grpc.WithTransportCredentials(insecure.NewCredentials()))
+	if err != nil {
+		return nil, &usageError{fmt.Errorf("--server is %q: %w", a.server, err)}
+	}
+	return &clients{
+		conn: conn, lease: leasev1.NewLeaseServiceClient(conn), status: leasestatus.NewLeaseStatusServiceClient(conn), client: lease.New(conn),
+	}, nil
+}
+
+// call runs a function with clients and the time limit of short calls.
+func (a *app) call(ctx context.Context, do func(context.Context, *clients) error) error {
+	ctx, cancel := context.WithTimeout(ctx, a.timeout)
+	defer cancel()
+	return a.stream(ctx, do)
+}
+
+// stream is call without a time limit.
+func (a *app) stream(ctx context.Context, do func(context.Context, *clients) error) error {
+	c, err := a.connect()
+	if err != nil {
+		return err
+	}
+	defer c.conn.Close()
+	return do(ctx, c)
+}
+
+// wanted are the flags that say what to acquire.
+type wanted struct {
+	ttl      time.Duration
+	holder   string
+	shared   bool
+	permits  string
+	metadata []string
+	try      bool
+	wait     time.Duration
+}
+
+func (w *wanted) flags(cmd *cobra.Command) {
+	flags := cmd.Flags()
+	flags.DurationVar(&w.ttl, "ttl", 0, "how long the lease lives without a renewal (default the server's)")
+	flags.StringVar(&w.holder, "holder", defaultHolder(), "name that others are shown")
+	flags.BoolVar(&w.shared, "shared", false, "share the lease with others who do")
+	flags.StringVar(&w.permits, "permits", "", "take n of m permits: n/m")
+	flags.StringArrayVar(&w.metadata, "metadata", nil, "show key=value along with the holder; may be repeated")
+	cmd.MarkFlagsMutuallyExclusive("shared", "permits")
+}
+
+func defaultHolder() string {
+	host, err := os.Hostname()
+	if err != nil {
+		host = "unknown"
+	}
+	return fmt.Sprintf("%s/%d", host, os.Getpid())
+}
+
+func (w *wanted) options() ([]lease.Option, error) {
+	options := []lease.Option{lease.WithHolder(w.holder)}
+	if w.ttl != 0 {
+		options = append(options, lease.WithTTL(w.ttl))
+	}
+	if w.shared {
+		options = append(options, lease.Shared())
+	}
+	if w.permits != "" {
+		var n, total int32
+		if _, err := fmt.Sscanf(w.permits+"\n", "%d/%d\n", &n, &total); err != nil {
+			return nil, &usageError{fmt.Errorf("--permits is %q; it must be n/m, for example 1/5", w.permits)}
+		}
+		options = append(options, lease.Permits(n, total))
+	}
+	if len(w.metadata) > 0 {
+		metadata := map[string]string{}
+		for _, pair := range w.metadata {
+			key, value, ok := strings.Cut(pair, "=")
+			if !ok || key == "" {
+				return nil, &usageError{fmt.Errorf("--metadata is %q; it must be key=value", pair)}
+			}
+			metadata[key] = value
+		}
+		options = append(options, lease.WithMetadata(metadata))
+	}
+	return options, nil
+}
