@@ -71,6 +71,10 @@ func TestLinks(t *testing.T) {
 	golden(t, "links", strings.Join(append(lines, nodeLinks(3)...), "\n")+"\n")
 }
 
+func TestPolicyRules(t *testing.T) {
+	golden(t, "policy", policyRules(3))
+}
+
 func TestKubeconfig(t *testing.T) {
 	got, err := render("kubeconfig.yaml", kubeconfig{Name: "dev", Server: "https://127.0.0.1:6443", User: "admin", CA: "Y2E=", Cert: "Y2VydA==", Key: "a2V5"})
 	require.NoError(t, err)

@@ -21,6 +21,9 @@ func (u *starter) await(ctx context.Context, check func(context.Context) error) 
 		}
 		select {
 		case <-ctx.Done():
+			if errors.Is(ctx.Err(), context.Canceled) {
+				return fmt.Errorf("interrupted (a second up goes on, down removes what was started): %w", ctx.Err())
+			}
 			return fmt.Errorf("gave up after %s: %w\nlast: %w", time.Since(u.begun).Round(time.Second), context.Cause(ctx), err)
 		case <-time.After(50 * time.Millisecond):
 		}

@@ -23,8 +23,11 @@ import (
 // builtinImages are made from programs of the bin folder: the pods' sandbox and the name server.
 var builtinImages = []string{"pause", "coredns"}
 
-// makeBuiltinImages makes their archives and records them.
+// makeBuiltinImages makes their archives and records them, unless that was done before.
 func (c *Cluster) makeBuiltinImages(ctx context.Context) error {
+	if c.imagesFrom() == c.settings.binDir {
+		return nil
+	}
 	if err := os.MkdirAll(c.layout.images(), 0o755); err != nil {
 		return err
 	}
@@ -42,7 +45,16 @@ func (c *Cluster) makeBuiltinImages(ctx context.Context) error {
 	for _, file := range tars {
 		err = errors.Join(err, os.Remove(file))
 	}
-	return err
+	if err != nil {
+		return err
+	}
+	return c.update(func(s *state) { s.ImagesFrom = c.settings.binDir })
+}
+
+func (c *Cluster) imagesFrom() string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.state.ImagesFrom
 }
 
 // LoadImages gives image archives, as `docker save` writes them, to every node of the cluster, and

@@ -47,12 +47,8 @@ func preflight(binDir string, networkPolicy string) error {
 	}
 	if binDir == "" {
 		errs = append(errs, errors.New("no folder of Kubernetes programs: give --bin-dir or set HOLDFAST_KUBE_BIN (tools/build.sh kubernetes builds and prints it)"))
-	} else {
-		for _, name := range binaries {
-			if unix.Access(filepath.Join(binDir, name), unix.X_OK) != nil {
-				errs = append(errs, fmt.Errorf("%s: no program %s in it (tools/build.sh kubernetes builds it)", binDir, name))
-			}
-		}
+	} else if missing := missingBinaries(binDir); len(missing) > 0 {
+		errs = append(errs, fmt.Errorf("%s has no program %s (tools/build.sh kubernetes builds them and prints their folder)", binDir, strings.Join(missing, ", ")))
 	}
 	if networkPolicy != "" && unix.Access(networkPolicy, unix.X_OK) != nil {
 		errs = append(errs, fmt.Errorf("%s: no such program (tools/build.sh netpol builds kube-network-policies)", networkPolicy))
@@ -61,6 +57,16 @@ func preflight(binDir string, networkPolicy string) error {
 		errs = append(errs, err)
 	}
 	return errors.Join(errs...)
+}
+
+func missingBinaries(dir string) []string {
+	var missing []string
+	for _, name := range binaries {
+		if unix.Access(filepath.Join(dir, name), unix.X_OK) != nil {
+			missing = append(missing, name)
+		}
+	}
+	return missing
 }
 
 // loadModules asks for the kernel modules that the nodes use. A kernel that has them built in, or

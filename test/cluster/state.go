@@ -26,6 +26,8 @@ type state struct {
 	Machines        map[string]*machine `json:"machines"`
 	Forwards        []*forward          `json:"forwards,omitempty"`
 	Images          []image             `json:"images,omitempty"`
+	// ImagesFrom is the bin folder that the cluster's own images were made from.
+	ImagesFrom string `json:"imagesFrom,omitempty"`
 }
 
 // machine is one set of namespaces and what runs in it.

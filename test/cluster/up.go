@@ -50,6 +50,9 @@ func Up(ctx context.Context, o Options) (*Cluster, error) {
 	}
 	defer unlock()
 	if err := c.configure(o); err != nil {
+		if !exists(l.state()) { // nothing was ever started
+			err = errors.Join(err, os.RemoveAll(l.folder))
+		}
 		return nil, err
 	}
 	u := &starter{Cluster: c, progress: o.Progress, begun: time.Now(), kubelets: map[string]time.Time{}, apiReady: make(chan struct{})}
