@@ -127,18 +127,20 @@ func (s *Server) Mode() string {
 	return ""
 }
 
-// Stat returns one of the server's counters, as its word "mntr" lists them, or an empty string.
-func (s *Server) Stat(name string) string {
-	answer, err := ask(s.address, "mntr")
+// Sessions is the number of sessions that the server keeps: those of clients that went away without closing them are
+// among them until they expire.
+func (s *Server) Sessions() int {
+	answer, err := ask(s.address, "dump")
 	if err != nil {
-		return ""
+		return 0
 	}
+	count := 0
 	for line := range strings.Lines(answer) {
-		if key, value, found := strings.Cut(line, "\t"); found && key == name {
-			return strings.TrimSpace(value)
+		if text := strings.TrimSpace(line); line != text && strings.HasPrefix(text, "0x") {
+			count++
 		}
 	}
-	return ""
+	return count
 }
 
 // Kill ends the server without warning, and returns when it is gone. It does nothing to one that is.

@@ -1,0 +1,60 @@
+package zookeeper
+
+import (
+	"fmt"
+	"os"
+	"testing"
+)
+
+// Main is the body of a TestMain: it starts an ensemble for all tests of a package that do no harm to it, sets
+// *ensemble, runs the tests, and stops it. It returns the exit code.
+func Main(m *testing.M, count int, ensemble **Ensemble) int {
+	tb := &process{}
+	defer tb.end()
+	dir, err := os.MkdirTemp("", "holdfast-zookeeper-")
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	tb.dir = dir
+	started := &Ensemble{tb: tb}
+	if err := started.start(dir, count); err != nil {
+		fmt.Fprintf(os.Stderr, "start %d ZooKeeper servers: %v\n", count, err)
+		return 1
+	}
+	*ensemble = started
+	return m.Run()
+}
+
+// process is the TB of a TestMain.
+type process struct {
+	dir      string
+	cleanups []func()
+}
+
+// Helper does nothing.
+func (*process) Helper() {}
+
+// Fatalf ends the process: there is no test to fail.
+func (p *process) Fatalf(format string, args ...any) {
+	fmt.Fprintf(os.Stderr, format+"\n", args...)
+	p.end()
+	os.Exit(1)
+}
+
+// Logf writes to standard error.
+func (*process) Logf(format string, args ...any) { fmt.Fprintf(os.Stderr, format+"\n", args...) }
+
+// Cleanup registers what end calls, the last first.
+func (p *process) Cleanup(f func()) { p.cleanups = append(p.cleanups, f) }
+
+// TempDir returns the one folder.
+func (p *process) TempDir() string { return p.dir }
+
+func (p *process) end() {
+	for i := len(p.cleanups) - 1; i >= 0; i-- {
+		p.cleanups[i]()
+	}
+	p.cleanups = nil
+	_ = os.RemoveAll(p.dir) // what is left over is in the temporary folder
+}
