@@ -103,4 +103,3 @@ func (r *Reconciler[T, O]) claim(ctx context.Context, p *pass[T, O], effect *Eff
 	p.obj.SetAnnotations(merged)
 	return r.patchMeta(ctx, p, "record what is about to be done: "+effect.What)
 }
-
