@@ -9,7 +9,9 @@ import (
 // TenantRules are the rules of the Role that the operator needs in every namespace it watches. A test runs the
 // controllers under exactly these, so a verb that is missing fails there and one that is added is seen in review.
 //
-// There is no rule for Secrets, none for PersistentVolumeClaims (a StatefulSet keeps its own), and no verb "update":
+// Secrets and ConfigMaps are read for what ZooKeeperConfigs refer to (credentials, data), and never written: their
+// names are the tenant's to choose, so the rule cannot list them, and it is one of the namespace's Role alone. There
+// is none for PersistentVolumeClaims (a StatefulSet keeps its own), and no verb "update":
 // the operator writes by server-side apply, which is "patch", and "create" for an object that does not exist yet.
 func TenantRules() []rbacv1.PolicyRule {
 	read := []string{"get", "list", "watch"}
@@ -19,6 +21,9 @@ func TenantRules() []rbacv1.PolicyRule {
 		{APIGroups: []string{v1alpha1.GroupVersion.Group}, Resources: []string{"leaseservices/status"}, Verbs: []string{"get", "patch"}},
 		// Clusters that enforce owner references ask for this verb of whoever sets blockOwnerDeletion.
 		{APIGroups: []string{v1alpha1.GroupVersion.Group}, Resources: []string{"leaseservices/finalizers"}, Verbs: []string{"update"}},
+		{APIGroups: []string{v1alpha1.GroupVersion.Group}, Resources: []string{"zookeeperconfigs"}, Verbs: []string{"get", "list", "watch", "patch"}},
+		{APIGroups: []string{v1alpha1.GroupVersion.Group}, Resources: []string{"zookeeperconfigs/status"}, Verbs: []string{"get", "patch"}},
+		{APIGroups: []string{""}, Resources: []string{"configmaps", "secrets"}, Verbs: read},
 		{APIGroups: []string{""}, Resources: []string{"serviceaccounts", "services"}, Verbs: own},
 		{APIGroups: []string{""}, Resources: []string{"pods"}, Verbs: read},
 		{APIGroups: []string{"apps"}, Resources: []string{"statefulsets"}, Verbs: own},

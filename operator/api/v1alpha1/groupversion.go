@@ -18,6 +18,7 @@ var GroupVersion = schema.GroupVersion{Group: "dist.system", Version: "v1alpha1"
 func AddToScheme(scheme *runtime.Scheme) error {
 	scheme.AddKnownTypes(GroupVersion,
 		&LeaseService{}, &LeaseServiceList{},
+		&ZooKeeperConfig{}, &ZooKeeperConfigList{},
 	)
 	metav1.AddToGroupVersion(scheme, GroupVersion)
 	return nil
