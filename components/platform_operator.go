@@ -19,9 +19,7 @@ import (
 const (
 	operatorConfigDir  = "/etc/holdfast"
 	operatorConfigFile = "operator.yaml"
-	// annotationConfigHash on the pod template rolls the operator when its configuration changes: it reads the file
-	// once, at its start.
-	annotationConfigHash = "dist.system/config-hash"
+	configHashLength   = 10
 
 	metricsPort int32 = 8080
 	healthPort  int32 = 8081
@@ -64,6 +62,8 @@ type operatorLeaseService struct {
 	MaxConcurrentReconciles int    `json:"maxConcurrentReconciles"`
 }
 
+// operatorConfigMap is named after its content, as the operator reads the file once, at its start: another configuration is
+// another object, which rolls the pods, while a pod of the old revision that restarts meanwhile still has its own.
 func operatorConfigMap(namespace string, args *PlatformArgs) (*corev1.ConfigMap, error) {
 	concurrency := args.Operator.MaxConcurrentReconciles
 	if concurrency == 0 {
@@ -85,10 +85,13 @@ func operatorConfigMap(namespace string, args *PlatformArgs) (*corev1.ConfigMap,
 	if err != nil {
 		return nil, fmt.Errorf("encode the operator's configuration: %w", err)
 	}
+	sum := sha256.Sum256(content)
+	name := operatorName + "-" + hex.EncodeToString(sum[:])[:configHashLength]
 	return &corev1.ConfigMap{
 		TypeMeta:   kube.Type(corev1.SchemeGroupVersion, "ConfigMap"),
-		ObjectMeta: objectMeta(namespace, operatorName, operatorLabels()),
+		ObjectMeta: objectMeta(namespace, name, operatorLabels()),
 		Data:       map[string]string{operatorConfigFile: string(content)},
+		Immutable:  new(true),
 	}, nil
 }
 
@@ -151,7 +154,6 @@ func operatorPDB(namespace string) *policyv1.PodDisruptionBudget {
 }
 
 func operatorDeployment(namespace string, args *PlatformArgs, config *corev1.ConfigMap) *appsv1.Deployment {
-	sum := sha256.Sum256([]byte(config.Data[operatorConfigFile]))
 	return &appsv1.Deployment{
 		TypeMeta:   kube.Type(appsv1.SchemeGroupVersion, "Deployment"),
 		ObjectMeta: objectMeta(namespace, operatorName, operatorLabels()),
@@ -165,17 +167,14 @@ func operatorDeployment(namespace string, args *PlatformArgs, config *corev1.Con
 				},
 			},
 			Template: corev1.PodTemplateSpec{
-				ObjectMeta: metav1.ObjectMeta{
-					Labels:      operatorLabels(),
-					Annotations: map[string]string{annotationConfigHash: hex.EncodeToString(sum[:])},
-				},
-				Spec: operatorPod(args),
+				ObjectMeta: metav1.ObjectMeta{Labels: operatorLabels()},
+				Spec:       operatorPod(args, config.Name),
 			},
 		},
 	}
 }
 
-func operatorPod(args *PlatformArgs) corev1.PodSpec {
+func operatorPod(args *PlatformArgs, configName string) corev1.PodSpec {
 	return corev1.PodSpec{
 		ServiceAccountName:            operatorName,
 		AutomountServiceAccountToken:  new(true),
@@ -207,7 +206,7 @@ func operatorPod(args *PlatformArgs) corev1.PodSpec {
 			VolumeMounts: []corev1.VolumeMount{{Name: "config", MountPath: operatorConfigDir, ReadOnly: true}},
 		}},
 		Volumes: []corev1.Volume{{Name: "config", VolumeSource: corev1.VolumeSource{
-			ConfigMap: &corev1.ConfigMapVolumeSource{LocalObjectReference: corev1.LocalObjectReference{Name: operatorName}},
+			ConfigMap: &corev1.ConfigMapVolumeSource{LocalObjectReference: corev1.LocalObjectReference{Name: configName}},
 		}}},
 	}
 }

@@ -37,7 +37,7 @@ func Deploy(ctx *pulumi.Context, config *Config) error {
 	tenants := pulumi.Map{}
 	for i := range config.Tenants {
 		tenant, err := components.NewLeaseTenant(ctx, config.Tenants[i].Name, leaseTenantArgs(config, &config.Tenants[i]),
-			pulumi.DependsOn(dependencies))
+			pulumi.DependsOn(append([]pulumi.Resource{spaces[i]}, dependencies...)))
 		if err != nil {
 			return err
 		}

@@ -45,6 +45,8 @@ func TestDeployOrdersTenantsAroundTheOperator(t *testing.T) {
 		component, service := stack["LeaseTenant "+tenant], stack["LeaseService "+tenant+"-leaseservice"]
 		require.Equal(t, component.URN, service.Parent)
 		require.Contains(t, component.Dependencies, deployment.URN)
+		require.Contains(t, component.Dependencies, binding.URN,
+			"when the tenant goes, the operator has forgotten it, and only this keeps the Role until the object is gone")
 		require.Contains(t, component.Dependencies, stack["StatefulSet dev-etcd-statefulset"].URN)
 	}
 	require.Contains(t, deployment.Dependencies, stack["CustomResourceDefinition holdfast-crd-leaseservices"].URN)
