@@ -62,7 +62,11 @@ func subject(t testing.TB) testkit.Subject {
 		},
 		Reads:      []client.Object{&corev1.Pod{}},
 		Simulators: []testkit.Simulator{testkit.StatefulSets(nil)},
-		MaxWrites:  14,
+		// Six children, and a status for each step of the two pods: made, counted, ready, counted.
+		MaxWrites: 16,
+		// Revisions are hashes of a template that names the namespace, and each world has a namespace of its own.
+		// Who led before depends on the path by design.
+		Volatile: []string{"currentRevision", "updateRevision", "previousLeader"},
 		Reconciler: func(d reconcile.Dependencies) (ctrlreconcile.Reconciler, error) {
 			return reconcile.New(leaseservice.NewKind(script{}, desired.Settings{DefaultImage: "lease-service:v1", OperatorNamespace: "holdfast-system"}, d.Clock), d)
 		},
