@@ -209,14 +209,16 @@ func (r *Reconciler[T, O]) apply(ctx context.Context, p *pass[T, O]) error {
 			return err
 		}
 	}
+	// The kind decided on the state before these changes. That it is waiting still holds; but a StatefulSet that was
+	// ready for its old template, or stuck with it, says nothing about the new one, and whoever waits for the object
+	// would take either for the end. The changes come back as events, and the next pass says whether all is well.
+	var waiting *WaitError
 	switch {
 	case blocked != nil:
 		return blocked
-	case p.plan.Unready != nil:
+	case errors.As(p.plan.Unready, &waiting):
 		return p.plan.Unready
 	}
-	// The kind decided on the state before these changes: a StatefulSet that was ready for its old template says
-	// nothing about the new one. The changes come back as events, and the next pass says whether all is well.
 	return Wait(catchUp, v1alpha1.ReasonProgressing, "changes were applied, and their effect was not observed yet")
 }
 

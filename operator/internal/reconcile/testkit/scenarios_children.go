@@ -7,6 +7,7 @@ import (
 	"slices"
 	"testing"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -28,6 +29,9 @@ func (w *world) foreignOf(child client.Object) client.Object {
 	obj.SetManagedFields(nil)
 	obj.SetOwnerReferences(nil)
 	obj.SetNamespace(w.namespace)
+	if service, ok := obj.(*corev1.Service); ok && service.Spec.ClusterIP != corev1.ClusterIPNone {
+		service.Spec.ClusterIP, service.Spec.ClusterIPs = "", nil // the model's own, which no other may have
+	}
 	obj.SetLabels(map[string]string{"whose": "somebody-else"})
 	obj.SetAnnotations(nil)
 	if err := w.others.Create(w.ctx, obj, client.FieldOwner("somebody-else")); err != nil {
