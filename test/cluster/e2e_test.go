@@ -17,6 +17,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sync/errgroup"
+	"golang.org/x/sys/unix"
 )
 
 // suite is what the parts of the test share: a cluster of two nodes and one of a single node.
@@ -47,7 +48,10 @@ func TestE2ECluster(t *testing.T) {
 		{"a partitioned node is noticed and comes back", (*suite).testPartition},
 		{"an interrupted up is finished by the next", (*suite).testInterruptedUp},
 		{"down leaves nothing", func(s *suite, t *testing.T) {
+			networks := s.networks(t)
+			assert.NotEmpty(t, s.traces(t, networks))
 			s.down(t)
+			assert.Empty(t, s.traces(t, networks))
 			assert.Equal(t, before, hostState(t))
 			assert.NoDirExists(t, s.two.Folder())
 			assert.NoDirExists(t, s.one.Folder())
@@ -333,43 +337,56 @@ func (f writerFunc) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// hostState lists what a cluster could leave on the host: mounts, cgroups, network devices,
-// routes, folders, and processes outside the host's own namespaces.
-func hostState(t *testing.T) map[string][]string {
+// hostState lists what a cluster could change on the host. Other clusters do not change it either.
+func hostState(t *testing.T) map[string]string {
 	t.Helper()
-	mounts, err := mountsBelow("")
-	require.NoError(t, err)
-	state := map[string][]string{"mounts": mounts}
-	state["links"] = strings.Split(command(t, "ip", "-o", "-br", "link"), "\n")
-	state["routes"] = strings.Split(command(t, "ip", "route"), "\n")
-	hierarchies, err := cgroupHierarchies()
-	require.NoError(t, err)
-	for _, hierarchy := range hierarchies {
-		groups, err := filepath.Glob(filepath.Join(hierarchy, "holdfast", "*"))
-		require.NoError(t, err)
-		state["cgroups"] = append(state["cgroups"], groups...)
+	state := map[string]string{
+		"links":  command(t, "ip", "-o", "-br", "link"),
+		"routes": command(t, "ip", "route"),
 	}
 	for _, dir := range []string{"/run/netns", "/run/containerd", "/var/lib/kubelet", "/var/lib/containerd", "/var/lib/cni", "/tmp/hostpath_pv", "/etc/cni"} {
-		if exists(dir) {
-			state["folders"] = append(state["folders"], dir)
-		}
+		state[dir] = fmt.Sprint(exists(dir))
 	}
-	state["processes"] = foreignProcesses(t)
 	return state
 }
 
-// foreignProcesses lists the processes that are in another network namespace than this one.
-func foreignProcesses(t *testing.T) []string {
+// traces lists what there is of the suite's clusters outside their folders: mounts, cgroups, and
+// processes that are in one of the networks or have a path of the state folder as an argument.
+func (s *suite) traces(t *testing.T, networks map[string]bool) []string {
 	t.Helper()
-	own, err := os.Readlink("/proc/self/ns/net")
+	found, err := mountsBelow(s.stateDir)
 	require.NoError(t, err)
-	files, err := filepath.Glob("/proc/[0-9]*/ns/net")
+	hierarchies, err := cgroupHierarchies()
 	require.NoError(t, err)
-	var foreign []string
-	for _, file := range files {
-		if link, err := os.Readlink(file); err == nil && link != own {
-			foreign = append(foreign, file)
+	for _, c := range []*Cluster{s.two, s.one} {
+		for _, hierarchy := range hierarchies {
+			if dir := filepath.Join(hierarchy, cgroupName(c.Folder())); exists(dir) {
+				found = append(found, dir)
+			}
 		}
 	}
-	return foreign
+	processes, err := filepath.Glob("/proc/[0-9]*")
+	require.NoError(t, err)
+	for _, dir := range processes {
+		network, _ := os.Readlink(filepath.Join(dir, "ns", "net"))
+		args, _ := os.ReadFile(filepath.Join(dir, "cmdline")) // empty when it has ended
+		if networks[network] || strings.Contains(string(args), s.stateDir) {
+			found = append(found, dir+" "+strings.ReplaceAll(string(args), "\x00", " "))
+		}
+	}
+	return found
+}
+
+// networks names the clusters' network namespaces as /proc/PID/ns/net does.
+func (s *suite) networks(t *testing.T) map[string]bool {
+	t.Helper()
+	names := map[string]bool{}
+	for _, c := range []*Cluster{s.two, s.one} {
+		for _, machine := range c.machines() {
+			var stat unix.Stat_t
+			require.NoError(t, unix.Stat(c.layout.network(machine), &stat))
+			names[fmt.Sprintf("net:[%d]", stat.Ino)] = true
+		}
+	}
+	return names
 }
