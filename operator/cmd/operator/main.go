@@ -1,0 +1,71 @@
+// The operator binary runs the kinds of the API group dist.system.
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"runtime/debug"
+	"syscall"
+
+	"github.com/spf13/cobra"
+	ctrl "sigs.k8s.io/controller-runtime"
+
+	"github.com/holdfast-io/holdfast/operator/internal/config"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	if err := command(os.Stderr).ExecuteContext(ctx); err != nil {
+		fmt.Fprintln(os.Stderr, "operator:", err)
+		os.Exit(1)
+	}
+}
+
+// command is the command line; logs go to the writer.
+func command(logs io.Writer) *cobra.Command {
+	var file string
+	cmd := &cobra.Command{
+		Use:   "operator",
+		Short: "Run the kinds of the API group dist.system",
+		Long: `Run the kinds of the API group dist.system against the API server that KUBECONFIG names, or else the one of the
+cluster that this process runs in. It stops cleanly on SIGTERM and SIGINT.`,
+		Args:          cobra.NoArgs,
+		Version:       version(),
+		SilenceUsage:  true,
+		SilenceErrors: true,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			settings, err := config.Load(file)
+			if err != nil {
+				return err
+			}
+			rest, err := ctrl.GetConfig()
+			if err != nil {
+				return fmt.Errorf("find the API server (KUBECONFIG, or a pod's service account): %w", err)
+			}
+			return run(cmd.Context(), options{config: settings, rest: rest, logs: logs, components: components(settings)})
+		},
+	}
+	cmd.Flags().StringVar(&file, "config", "/etc/holdfast/operator.yaml", "the configuration: an OperatorConfig, see docs/operator.md")
+	return cmd
+}
+
+// version is that of the module, or the commit that the binary was built from.
+func version() string {
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		return "unknown"
+	}
+	if v := info.Main.Version; v != "" && v != "(devel)" {
+		return v
+	}
+	for _, setting := range info.Settings {
+		if setting.Key == "vcs.revision" {
+			return setting.Value
+		}
+	}
+	return "devel"
+}
