@@ -245,6 +245,9 @@ func (e *Engine) Drain(ctx context.Context) error {
 	}
 }
 
+// Draining says whether Drain was called.
+func (e *Engine) Draining() bool { return e.draining.Load() }
+
 func others(c *store.Cluster, id store.SessionID) bool {
 	for _, m := range c.Members {
 		if m.Session != id && !m.Draining {

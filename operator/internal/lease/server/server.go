@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"net"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	grpcprom "github.com/grpc-ecosystem/go-grpc-middleware/providers/prometheus"
@@ -71,8 +72,13 @@ type Server struct {
 type metrics struct {
 	forwarded prometheus.Counter
 	sessions  prometheus.Gauge
-	open      sync.Mutex
-	count     int64
+	open      atomic.Int64
+}
+
+// session counts an opened or closed session.
+func (m *metrics) session(change int64) {
+	m.open.Add(change)
+	m.sessions.Add(float64(change))
 }
 
 func newMetrics(registry prometheus.Registerer) *metrics {

@@ -67,7 +67,8 @@ func (s *Server) status() *leasestatus.GetStatusResponse {
 		IsLeader: st.Leading, PodName: s.opts.Name, ActiveLeases: int64(st.Holds), Ready: st.Certain,
 		Version: s.opts.Version, Waiters: int64(st.Waiters), Shards: int32(st.Shards), ShardsTotal: int32(s.engine.Shards()),
 		Uptime: durationpb.New(s.opts.Clock().Sub(s.started)), Draining: st.Draining,
-		Store: &leasestatus.StoreStatus{Embedded: s.opts.Embedded, SessionExpiresIn: durationpb.New(st.CertainFor)},
+		Sessions: s.metrics.open.Load(),
+		Store:    &leasestatus.StoreStatus{Embedded: s.opts.Embedded, SessionExpiresIn: durationpb.New(st.CertainFor)},
 	}
 	if !st.Certain {
 		out.Reason = "the session with the store is not certain"

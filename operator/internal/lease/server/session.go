@@ -1,0 +1,355 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"io"
+	"sync"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	"github.com/holdfast-io/holdfast/operator/internal/lease/core"
+	"github.com/holdfast-io/holdfast/operator/internal/lease/engine"
+	"github.com/holdfast-io/holdfast/operator/lease/leasev1"
+)
+
+const (
+	// sessionTick is how often a session looks at the deadlines of its holds.
+	sessionTick = 250 * time.Millisecond
+	// queueEvery is how often a waiting acquire is told its place, if it changed.
+	queueEvery = time.Second
+	// sessionCalls bounds the releases and attaches of one session under way, and sessionAcquires its acquires that wait.
+	sessionCalls    = 256
+	sessionAcquires = 10_000
+	// sessionBeats is how many heartbeats may queue up; they are answered one after another.
+	sessionBeats = 16
+	// goAwayGrace is what a client is told it has left on a replica that is stopping. The stream lives at least until the
+	// shards are handed over.
+	goAwayGrace = 5 * time.Second
+)
+
+// sessionStream is one open Session. It keeps nothing that a client could not tell another replica after
+// a reconnect.
+type sessionStream struct {
+	server *Server
+	ctx    context.Context //nolint:containedctx // the stream's
+	caller caller
+	holder string
+	ttl    time.Duration
+	out    *outbox
+	calls  chan struct{} // limits the calls under way
+	beats  chan uint64   // the heartbeats to answer, by their ids
+	wait   sync.WaitGroup
+
+	mu      sync.Mutex
+	holds   map[holdKey]*sessionHold
+	pending map[uint64]context.CancelFunc
+}
+
+type holdKey struct {
+	name  string
+	token int64
+}
+
+// sessionHold is a hold that the session keeps.
+type sessionHold struct {
+	ttl   time.Duration
+	until core.Instant // certainly alive before it
+	// follower is set while the name is served here.
+	follower *engine.Follower
+	warned   bool
+	// asked is the revocation the client was told of.
+	asked string
+}
+
+// Session implements LeaseService.
+func (s *Server) Session(stream grpc.BidiStreamingServer[leasev1.SessionRequest, leasev1.SessionResponse]) error {
+	ctx, cancel := s.streamContext(stream.Context())
+	defer cancel()
+	first, err := stream.Recv()
+	if err != nil {
+		return err
+	}
+	ss := &sessionStream{
+		server: s, ctx: ctx, caller: callerOf(ctx), out: newOutbox(), calls: make(chan struct{}, sessionCalls),
+		beats: make(chan uint64, sessionBeats),
+		holds: map[holdKey]*sessionHold{}, pending: map[uint64]context.CancelFunc{},
+	}
+	if err := ss.open(first); err != nil {
+		return s.toError(err)
+	}
+	s.metrics.session(1)
+	defer s.metrics.session(-1)
+	defer ss.end()
+
+	received := make(chan error, 1)
+	go func() { received <- ss.receive(stream) }()
+	go ss.watchDeadlines()
+	go ss.answerBeats()
+	for {
+		for _, message := range ss.out.take() {
+			if err := stream.Send(message); err != nil {
+				return err
+			}
+		}
+		select {
+		case <-ss.out.wake:
+		case err := <-received:
+			return ss.finish(stream, err)
+		case <-ctx.Done():
+			return s.streamError(ctx, ctx.Err())
+		}
+	}
+}
+
+// finish sends what is left after the client said its last.
+func (ss *sessionStream) finish(stream grpc.ServerStreamingServer[leasev1.SessionResponse], err error) error {
+	if err != nil && !errors.Is(err, io.EOF) {
+		return ss.server.streamError(ss.ctx, err)
+	}
+	ss.wait.Wait()
+	for _, message := range ss.out.take() {
+		if err := stream.Send(message); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// end forgets the session. Its holds live on for their TTL.
+func (ss *sessionStream) end() {
+	ss.mu.Lock()
+	defer ss.mu.Unlock()
+	for _, h := range ss.holds {
+		if h.follower != nil {
+			ss.server.engine.Unfollow(h.follower)
+		}
+	}
+	ss.holds = nil
+}
+
+func (ss *sessionStream) open(first *leasev1.SessionRequest) error {
+	open := first.GetOpen()
+	var c checker
+	c.require(open != nil, "message", "is not open, which must come first")
+	ss.ttl = c.ttl(open.GetTtl(), ss.server.opts.TTLs)
+	c.atMost("holder", len(open.GetHolder()), maxHolder)
+	if err := c.err(); err != nil {
+		return err
+	}
+	ss.holder = open.GetHolder()
+	if ss.holder == "" {
+		ss.holder = ss.caller.label()
+	}
+	ss.out.add(&leasev1.SessionResponse{Id: first.GetId(), Message: &leasev1.SessionResponse_Opened{Opened: &leasev1.SessionOpened{
+		HeartbeatInterval: durationpb.New(ss.ttl / 3), Ttl: durationpb.New(ss.ttl),
+	}}})
+	for _, attach := range open.GetAttach() {
+		ss.call(func() { ss.attach(0, attach) })
+	}
+	return nil
+}
+
+// receive handles the client's messages until it has no more. A message that waits for something waits
+// in a goroutine of its own.
+func (ss *sessionStream) receive(stream grpc.BidiStreamingServer[leasev1.SessionRequest, leasev1.SessionResponse]) error {
+	for {
+		req, err := stream.Recv()
+		if err != nil {
+			return err
+		}
+		id := req.GetId()
+		switch m := req.GetMessage().(type) {
+		case *leasev1.SessionRequest_Heartbeat:
+			select {
+			case ss.beats <- id:
+			case <-ss.ctx.Done():
+			}
+		case *leasev1.SessionRequest_Acquire:
+			ss.startAcquire(id, m.Acquire)
+		case *leasev1.SessionRequest_Release:
+			ss.call(func() { ss.release(id, m.Release) })
+		case *leasev1.SessionRequest_Cancel:
+			ss.mu.Lock()
+			if cancel := ss.pending[m.Cancel.GetRequest()]; cancel != nil {
+				cancel()
+			}
+			ss.mu.Unlock()
+		case *leasev1.SessionRequest_Attach:
+			ss.call(func() { ss.attach(id, m.Attach) })
+		case *leasev1.SessionRequest_Close:
+			ss.releaseAll()
+			return nil
+		default:
+			ss.refuse(id, &InvalidError{Violations: []Violation{{Field: "message", Problem: "is not set, or is open again"}}})
+		}
+	}
+}
+
+// answerBeats answers heartbeats, apart from everything that could hold them up.
+func (ss *sessionStream) answerBeats() {
+	for {
+		select {
+		case id := <-ss.beats:
+			ss.heartbeat(id)
+		case <-ss.ctx.Done():
+			return
+		}
+	}
+}
+
+func (ss *sessionStream) startAcquire(id uint64, req *leasev1.AcquireRequest) {
+	ctx, cancel := context.WithCancel(ss.ctx)
+	ss.mu.Lock()
+	defer ss.mu.Unlock()
+	if _, used := ss.pending[id]; used || len(ss.pending) >= sessionAcquires {
+		cancel()
+		var c checker
+		c.require(!used, "id", "is %d, which another acquire of this session that is not answered yet has", id)
+		c.require(used, "acquire", "is one too many: %d of this session are not answered yet", sessionAcquires)
+		ss.refuse(id, c.err())
+		return
+	}
+	ss.pending[id] = cancel
+	ss.wait.Go(func() { ss.acquire(ctx, id, req) })
+}
+
+// call runs a function aside. With too many under way it waits, and so stops reading from the client.
+func (ss *sessionStream) call(do func()) {
+	select {
+	case ss.calls <- struct{}{}:
+	case <-ss.ctx.Done():
+		return
+	}
+	ss.wait.Go(func() {
+		defer func() { <-ss.calls }()
+		do()
+	})
+}
+
+func (ss *sessionStream) send(id uint64, response *leasev1.SessionResponse) {
+	response.Id = id
+	ss.out.add(response)
+}
+
+func (ss *sessionStream) refuse(id uint64, err error) {
+	st := status.Convert(ss.server.toError(err)).Proto()
+	ss.send(id, &leasev1.SessionResponse{Message: &leasev1.SessionResponse_Refused{Refused: &leasev1.SessionRefused{
+		Code: st.GetCode(), Message: st.GetMessage(), Details: st.GetDetails(),
+	}}})
+}
+
+func (ss *sessionStream) acquire(ctx context.Context, id uint64, req *leasev1.AcquireRequest) {
+	req = proto.CloneOf(req)
+	if req.GetHolder() == "" {
+		req.Holder = ss.holder
+	}
+	if req.GetTtl() == nil {
+		req.Ttl = durationpb.New(ss.ttl)
+	}
+	if req.GetRequestId() == "" {
+		req.RequestId = newRequestID()
+	}
+	defer func() {
+		ss.mu.Lock()
+		defer ss.mu.Unlock()
+		ss.pending[id]()
+		delete(ss.pending, id)
+	}()
+	if req.GetWait() != nil {
+		go ss.tellPlace(ctx, id, req)
+	}
+	sent := ss.server.opts.Clock()
+	got, err := ss.server.acquire(ctx, req)
+	if err != nil {
+		ss.refuse(id, err)
+		return
+	}
+	// A grant that answers a wait is new; the time it was sent says nothing about it.
+	from := sent
+	if got.GetWaited().AsDuration() > 0 {
+		from = max(sent, ss.server.opts.Clock().Add(-got.GetTtl().AsDuration()/10))
+	}
+	ss.send(id, &leasev1.SessionResponse{Message: &leasev1.SessionResponse_Granted{Granted: got}})
+	ss.keep(holdKey{req.GetName(), got.GetToken()}, got.GetTtl().AsDuration(), from.Add(got.GetExpiresIn().AsDuration()))
+}
+
+// tellPlace tells a waiting acquire its place in line whenever it has changed.
+func (ss *sessionStream) tellPlace(ctx context.Context, id uint64, req *leasev1.AcquireRequest) {
+	ticker := time.NewTicker(queueEvery)
+	defer ticker.Stop()
+	last := int32(0)
+	for {
+		got, err := ss.server.get(ctx, &leasev1.GetRequest{Name: req.GetName(), IncludeQueue: true})
+		if ctx.Err() != nil {
+			return
+		}
+		for i, w := range got.GetLease().GetQueue() {
+			if position := int32(i + 1); err == nil && w.GetRequestId() == req.GetRequestId() && position != last {
+				last = position
+				holds := got.GetLease().GetHolds()
+				ss.send(id, &leasev1.SessionResponse{Message: &leasev1.SessionResponse_Queued{Queued: &leasev1.SessionQueued{
+					QueuePosition: position, Holds: holds[:min(len(holds), 16)],
+				}}})
+			}
+		}
+		select {
+		case <-ticker.C:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+func (ss *sessionStream) release(id uint64, req *leasev1.ReleaseRequest) {
+	ss.forget(holdKey{req.GetName(), req.GetToken()})
+	got, err := ss.server.Release(ss.ctx, req)
+	if err != nil {
+		ss.refuse(id, err)
+		return
+	}
+	ss.send(id, &leasev1.SessionResponse{Message: &leasev1.SessionResponse_Released{Released: got}})
+}
+
+func (ss *sessionStream) releaseAll() {
+	ss.mu.Lock()
+	keys := make([]holdKey, 0, len(ss.holds))
+	for key := range ss.holds {
+		keys = append(keys, key)
+	}
+	for _, cancel := range ss.pending {
+		cancel()
+	}
+	ss.mu.Unlock()
+	for _, key := range keys {
+		ss.call(func() { ss.release(0, &leasev1.ReleaseRequest{Name: key.name, Token: key.token}) })
+	}
+}
+
+func (ss *sessionStream) attach(id uint64, req *leasev1.SessionAttach) {
+	sent := ss.server.opts.Clock()
+	kept, err := ss.server.KeepAlive(ss.ctx, &leasev1.KeepAliveRequest{Name: req.GetName(), Token: req.GetToken()})
+	switch {
+	case err != nil && id == 0 && status.Code(err) == codes.NotFound:
+		ss.lost(holdKey{req.GetName(), req.GetToken()}, 0, "")
+		return
+	case err != nil:
+		ss.refuse(id, err)
+		return
+	}
+	ss.send(id, &leasev1.SessionResponse{Message: &leasev1.SessionResponse_Attached{Attached: &leasev1.SessionAttached{
+		Name: req.GetName(), Token: req.GetToken(), Ttl: kept.GetTtl(), ExpiresIn: kept.GetExpiresIn(),
+	}}})
+	ss.keep(holdKey{req.GetName(), req.GetToken()}, kept.GetTtl().AsDuration(), sent.Add(kept.GetExpiresIn().AsDuration()))
+}
+
+func (ss *sessionStream) lost(key holdKey, reason leasev1.EndReason, message string) {
+	ss.send(0, &leasev1.SessionResponse{Message: &leasev1.SessionResponse_Lost{Lost: &leasev1.SessionLost{
+		Name: key.name, Token: key.token, Reason: reason, Message: message,
+	}}})
+}

@@ -1,0 +1,245 @@
+package server
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	"github.com/holdfast-io/holdfast/operator/internal/lease/core"
+	"github.com/holdfast-io/holdfast/operator/internal/lease/engine"
+	"github.com/holdfast-io/holdfast/operator/lease/leasev1"
+)
+
+// heartbeatParallel is how many holds of other replicas a heartbeat renews at a time.
+const heartbeatParallel = 32
+
+// keep takes a hold into the session.
+func (ss *sessionStream) keep(key holdKey, ttl time.Duration, until core.Instant) {
+	follower := ss.follow(key)
+	ss.mu.Lock()
+	defer ss.mu.Unlock()
+	if ss.holds == nil {
+		if follower != nil {
+			go ss.server.engine.Unfollow(follower)
+		}
+		return
+	}
+	ss.holds[key] = &sessionHold{ttl: ttl, until: until, follower: follower}
+}
+
+// follow hears what happens to a hold if its name is served here. What another replica serves is only looked at
+// with each heartbeat.
+func (ss *sessionStream) follow(key holdKey) *engine.Follower {
+	follower, err := ss.server.engine.Follow(key.name, key.token, func(n engine.Notice) {
+		switch {
+		case n.Moved:
+			// The engine holds a lock, and so may we in keep; this must not wait for either.
+			go ss.moved(key)
+		case n.Ended != 0:
+			go ss.ended(key, n)
+		case n.Revocation != nil:
+			r := &leasev1.Revocation{Reason: n.Revocation.Reason, RequestedBy: n.Revocation.RequestedBy, Force: n.Revocation.Force}
+			if n.Revocation.Period > 0 {
+				r.DeadlineIn = durationpb.New(n.Revocation.Period)
+			}
+			go ss.askBack(key, r)
+		}
+	})
+	if err != nil {
+		return nil
+	}
+	return follower
+}
+
+func (ss *sessionStream) moved(key holdKey) {
+	ss.mu.Lock()
+	defer ss.mu.Unlock()
+	if h := ss.holds[key]; h != nil {
+		h.follower = nil
+	}
+}
+
+func (ss *sessionStream) ended(key holdKey, n engine.Notice) {
+	if !ss.forget(key) {
+		return
+	}
+	message := ""
+	if n.Ended == core.Revoked && n.Revocation != nil {
+		message = n.Revocation.Reason
+	}
+	ss.lost(key, leasev1.EndReason(n.Ended), message)
+}
+
+// askBack tells the client of a revocation, once.
+func (ss *sessionStream) askBack(key holdKey, r *leasev1.Revocation) {
+	ss.mu.Lock()
+	h := ss.holds[key]
+	seen := r.GetReason() + "\x00" + r.GetRequestedBy()
+	if h == nil || h.asked == seen {
+		ss.mu.Unlock()
+		return
+	}
+	h.asked = seen
+	ss.mu.Unlock()
+	ss.send(0, &leasev1.SessionResponse{Message: &leasev1.SessionResponse_RevokeRequested{RevokeRequested: &leasev1.SessionRevokeRequested{
+		Name: key.name, Token: key.token, Revocation: r,
+	}}})
+}
+
+// forget takes a hold out of the session, and says whether it was in it.
+func (ss *sessionStream) forget(key holdKey) bool {
+	ss.mu.Lock()
+	h := ss.holds[key]
+	delete(ss.holds, key)
+	ss.mu.Unlock()
+	if h != nil && h.follower != nil {
+		ss.server.engine.Unfollow(h.follower)
+	}
+	return h != nil
+}
+
+// heartbeat renews all holds: those served here by themselves, the others at their owners.
+func (ss *sessionStream) heartbeat(id uint64) {
+	ss.mu.Lock()
+	keys := make([]holdKey, 0, len(ss.holds))
+	interval := ss.ttl / 3
+	for key, h := range ss.holds {
+		keys = append(keys, key)
+		interval = min(interval, h.ttl/3)
+	}
+	ss.mu.Unlock()
+	ctx, cancel := context.WithTimeout(ss.ctx, max(interval, time.Second))
+	defer cancel()
+	var group errgroup.Group
+	group.SetLimit(heartbeatParallel)
+	for _, key := range keys {
+		sent := ss.server.opts.Clock()
+		kept, err := ss.server.engine.KeepAlive(key.name, key.token)
+		if err == nil {
+			ss.renewed(key, sent.Add(kept.Hold.ExpiresIn), revocation(&kept.Hold), true)
+			continue
+		}
+		group.Go(func() error {
+			ss.renewElsewhere(ctx, key)
+			return nil
+		})
+	}
+	_ = group.Wait() // the functions return no errors
+	ss.send(id, &leasev1.SessionResponse{Message: &leasev1.SessionResponse_HeartbeatAck{HeartbeatAck: &leasev1.SessionHeartbeatAck{
+		ExpiresIn: durationpb.New(ss.certain()), HeartbeatInterval: durationpb.New(interval),
+	}}})
+}
+
+func (ss *sessionStream) renewElsewhere(ctx context.Context, key holdKey) {
+	sent := ss.server.opts.Clock()
+	kept, err := ss.server.KeepAlive(ctx, &leasev1.KeepAliveRequest{Name: key.name, Token: key.token})
+	switch {
+	case err == nil:
+		ss.renewed(key, sent.Add(kept.GetExpiresIn().AsDuration()), kept.GetRevocation(), ss.server.engine.Serves(key.name))
+	case status.Code(err) == codes.NotFound:
+		if ss.forget(key) {
+			ss.lost(key, leasev1.EndReason_END_REASON_UNSPECIFIED, "")
+		}
+	}
+	// After any other error the hold is as old as it was, which the answer to the heartbeat shows.
+}
+
+func (ss *sessionStream) renewed(key holdKey, until core.Instant, asked *leasev1.Revocation, here bool) {
+	ss.mu.Lock()
+	h := ss.holds[key]
+	follow := false
+	if h != nil {
+		h.until, h.warned = max(h.until, until), false
+		follow = here && h.follower == nil
+	}
+	ss.mu.Unlock()
+	if follow {
+		follower := ss.follow(key)
+		ss.mu.Lock()
+		if h := ss.holds[key]; h != nil && h.follower == nil {
+			h.follower, follower = follower, nil
+		}
+		ss.mu.Unlock()
+		if follower != nil {
+			ss.server.engine.Unfollow(follower)
+		}
+	}
+	if asked != nil {
+		ss.askBack(key, asked)
+	}
+}
+
+// certain is how long all holds live at least.
+func (ss *sessionStream) certain() time.Duration {
+	now := ss.server.opts.Clock()
+	ss.mu.Lock()
+	defer ss.mu.Unlock()
+	least := ss.ttl
+	for _, h := range ss.holds {
+		least = min(least, h.until.Sub(now))
+	}
+	return least
+}
+
+// watchDeadlines warns of holds that will end soon, and of the end of the stream when the replica is about to stop.
+func (ss *sessionStream) watchDeadlines() {
+	ticker := time.NewTicker(sessionTick)
+	defer ticker.Stop()
+	away := false
+	for {
+		select {
+		case <-ticker.C:
+		case <-ss.ctx.Done():
+			return
+		}
+		if !away && ss.server.engine.Draining() {
+			away = true
+			ss.send(0, &leasev1.SessionResponse{Message: &leasev1.SessionResponse_GoAway{GoAway: &leasev1.SessionGoAway{
+				Reason: "this replica is about to stop", Grace: durationpb.New(goAwayGrace),
+			}}})
+		}
+		now := ss.server.opts.Clock()
+		ss.mu.Lock()
+		for key, h := range ss.holds {
+			if left := h.until.Sub(now); !h.warned && left < h.ttl/3 {
+				h.warned = true
+				ss.send(0, &leasev1.SessionResponse{Message: &leasev1.SessionResponse_Expiring{Expiring: &leasev1.SessionExpiring{
+					Name: key.name, Token: key.token, ExpiresIn: durationpb.New(max(0, left)),
+				}}})
+			}
+		}
+		ss.mu.Unlock()
+	}
+}
+
+// outbox holds messages until they are sent. Adding never waits: what the engine tells must not.
+type outbox struct {
+	mu       sync.Mutex
+	messages []*leasev1.SessionResponse
+	wake     chan struct{}
+}
+
+func newOutbox() *outbox { return &outbox{wake: make(chan struct{}, 1)} }
+
+func (o *outbox) add(m *leasev1.SessionResponse) {
+	o.mu.Lock()
+	o.messages = append(o.messages, m)
+	o.mu.Unlock()
+	select {
+	case o.wake <- struct{}{}:
+	default:
+	}
+}
+
+func (o *outbox) take() []*leasev1.SessionResponse {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	messages := o.messages
+	o.messages = nil
+	return messages
+}

@@ -1,0 +1,96 @@
+package service_test
+
+import (
+	"context"
+	"fmt"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	clientv3 "go.etcd.io/etcd/client/v3"
+	v3lockpb "go.etcd.io/etcd/server/v3/etcdserver/api/v3lock/v3lockpb"
+
+	"github.com/holdfast-io/holdfast/operator/internal/lease/leasetest"
+	"github.com/holdfast-io/holdfast/operator/lease/leasev1"
+)
+
+// BenchmarkCycle is acquire and release by many clients, each on a name of its own, against etcd's own lock service on the
+// same etcd: grant, lock, unlock, revoke. Besides the time it counts raft entries and the CPU time of the whole process,
+// which is that of clients, service and etcd together.
+func BenchmarkCycle(b *testing.B) {
+	etcd, inner := leasetest.Etcd(b)
+	client := leasetest.Client(b, etcd.Endpoint())
+	opts := leasetest.Options("bench")
+	opts.EtcdEndpoints, opts.Shards = []string{etcd.Endpoint()}, 64
+	replica := leasetest.Start(b, opts)
+	leases := leasev1.NewLeaseServiceClient(leasetest.Dial(b, replica.Address))
+	locks := v3lockpb.NewLockClient(client.ActiveConnection())
+
+	for _, clients := range []int{1, 64, 512} {
+		cases := map[string]func(ctx context.Context, name string) error{
+			"holdfast": func(ctx context.Context, name string) error {
+				got, err := leases.Acquire(ctx, &leasev1.AcquireRequest{Name: name, Holder: "bench"})
+				if err != nil {
+					return err
+				}
+				_, err = leases.Release(ctx, &leasev1.ReleaseRequest{Name: name, Token: got.GetToken()})
+				return err
+			},
+			"v3lock": func(ctx context.Context, name string) error {
+				grant, err := client.Grant(ctx, 60)
+				if err != nil {
+					return err
+				}
+				got, err := locks.Lock(ctx, &v3lockpb.LockRequest{Name: []byte(name), Lease: int64(grant.ID)})
+				if err != nil {
+					return err
+				}
+				if _, err = locks.Unlock(ctx, &v3lockpb.UnlockRequest{Key: got.GetKey()}); err != nil {
+					return err
+				}
+				_, err = client.Revoke(ctx, grant.ID)
+				return err
+			},
+			"put": func(ctx context.Context, name string) error {
+				_, err := client.Put(ctx, "put/"+name, "some value of an ordinary length")
+				return err
+			},
+		}
+		for name, cycle := range cases {
+			b.Run(fmt.Sprintf("%s/%d", name, clients), func(b *testing.B) {
+				before := raftIndex(b, inner)
+				start, cpu := time.Now(), cpuTime(b)
+				var next atomic.Int64
+				b.SetParallelism(max(1, clients/2))
+				b.RunParallel(func(pb *testing.PB) {
+					own := fmt.Sprintf("bench/%s/%d", name, next.Add(1))
+					for pb.Next() {
+						if err := cycle(context.Background(), own); err != nil {
+							b.Error(err)
+							return
+						}
+					}
+				})
+				b.ReportMetric(float64(raftIndex(b, inner)-before)/float64(b.N), "entries/op")
+				b.ReportMetric(float64(b.N)/time.Since(start).Seconds(), "ops/s")
+				b.ReportMetric(float64((cpuTime(b)-cpu).Microseconds())/float64(b.N), "cpu-us/op")
+			})
+		}
+	}
+}
+
+func raftIndex(b *testing.B, client *clientv3.Client) uint64 {
+	b.Helper()
+	status, err := client.Status(context.Background(), "")
+	require.NoError(b, err)
+	return status.RaftIndex
+}
+
+func cpuTime(b *testing.B) time.Duration {
+	b.Helper()
+	var usage syscall.Rusage
+	require.NoError(b, syscall.Getrusage(syscall.RUSAGE_SELF, &usage))
+	return time.Duration(usage.Utime.Nano() + usage.Stime.Nano())
+}
