@@ -39,6 +39,9 @@ const (
 	ReasonNotEmpty = "NotEmpty"
 )
 
+// ConditionSynced is True when the znode is as declared, False when it is not, and Unknown when it cannot be seen.
+const ConditionSynced = "Synced"
+
 // Names in the metadata of a ZooKeeperConfig.
 const (
 	// FinalizerZnode keeps the object until its znode is deleted or left behind.
@@ -380,6 +383,19 @@ type ZnodeRecord struct {
 	TLSSecretName string `json:"tlsSecretName,omitempty"`
 }
 
+// SupersededZnode is a znode that the object moved away from.
+type SupersededZnode struct {
+	// Znode as it was on record.
+	//
+	// +required
+	Znode ZnodeRecord `json:"znode"`
+
+	// Since is when the object moved.
+	//
+	// +required
+	Since metav1.Time `json:"since"`
+}
+
 // ZooKeeperConfigStatus is what the operator observed.
 type ZooKeeperConfigStatus struct {
 	// ObservedGeneration is the generation of the spec that this status was computed from.
@@ -414,6 +430,13 @@ type ZooKeeperConfigStatus struct {
 	//
 	// +optional
 	Znode *ZnodeRecord `json:"znode,omitempty"`
+
+	// Superseded are znodes that the object had before it moved, and that could not be deleted yet.
+	//
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=16
+	Superseded []SupersededZnode `json:"superseded,omitempty"`
 
 	// Drift says in what the znode differs from what is declared: sizes, hashes and access control lists, never
 	// content.
