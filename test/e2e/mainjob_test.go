@@ -27,6 +27,7 @@ const operatorNamespace = "holdfast-system"
 
 // mainJob is the state that the steps of TestE2EMainJob share.
 type mainJob struct {
+	test    *testing.T // the whole test, which outlives the steps
 	env     environment
 	cluster *testCluster
 	stack   *stack
@@ -39,7 +40,7 @@ type mainJob struct {
 // that fails ends the test.
 func TestE2EMainJob(t *testing.T) {
 	env := loadEnvironment(t)
-	j := &mainJob{env: env, cluster: startCluster(t, env, "e2e")}
+	j := &mainJob{test: t, env: env, cluster: startCluster(t, env, "e2e")}
 	j.stack = newStack(t, env, j.cluster.Kubeconfig())
 	for _, step := range []struct {
 		name string
@@ -98,7 +99,7 @@ func (j *mainJob) bringUp(t *testing.T) {
 		require.Equal(t, corev1.PodRunning, pod.Status.Phase)
 		require.Equal(t, j.env.leaseImage, pod.Spec.Containers[0].Image)
 	}
-	j.leases = dialLeases(t, j.cluster, service.Status.Endpoint)
+	j.leases = dialLeases(j.test, j.cluster, service.Status.Endpoint)
 }
 
 func (j *mainJob) expectNoChanges(t *testing.T) { j.stack.up("--expect-no-changes").must(t) }

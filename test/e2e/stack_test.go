@@ -21,6 +21,7 @@ type stack struct {
 	dir    string
 	file   string // the stack's config
 	config map[string]any
+	salt   string // of the passphrase, as pulumi keeps it in the stack's file
 }
 
 // tenant is an entry of holdfast:tenants.
@@ -48,9 +49,25 @@ func newStack(t *testing.T, env environment, kubeconfig string) *stack {
 	s.section("operator")["image"] = env.operatorImage
 	s.section("leaseService")["image"] = env.leaseImage
 	s.section("devEtcd")["image"] = env.etcdImage
+	s.salt = s.create(t, filepath.Join(home, "project"))
 	s.save(t)
-	s.pulumi("stack", "init", "dev").must(t)
 	return s
+}
+
+// create makes the stack from a folder of its own, since pulumi writes the salt beside Pulumi.yaml, and the checkout is not
+// to change.
+func (s *stack) create(t *testing.T, project string) (salt string) {
+	t.Helper()
+	require.NoError(t, os.MkdirAll(project, 0o700))
+	require.NoError(t, os.WriteFile(filepath.Join(project, "Pulumi.yaml"), []byte("name: holdfast\nruntime: go\n"), 0o600))
+	s.pulumi("--cwd", project, "stack", "init", "dev").must(t)
+	content, err := os.ReadFile(filepath.Join(project, "Pulumi.dev.yaml"))
+	require.NoError(t, err)
+	var written struct {
+		EncryptionSalt string `json:"encryptionsalt"`
+	}
+	require.NoError(t, yaml.Unmarshal(content, &written))
+	return written.EncryptionSalt
 }
 
 // linkPlugins links plugin binaries into folders of the home: pulumi overlooks a folder that is itself a link.
@@ -95,7 +112,7 @@ func (s *stack) setTenants(t *testing.T, tenants ...tenant) {
 
 func (s *stack) save(t *testing.T) {
 	t.Helper()
-	content, err := yaml.Marshal(map[string]any{"config": s.config})
+	content, err := yaml.Marshal(map[string]any{"config": s.config, "encryptionsalt": s.salt})
 	require.NoError(t, err)
 	require.NoError(t, os.WriteFile(s.file, content, 0o600))
 }

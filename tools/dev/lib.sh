@@ -110,6 +110,19 @@ pulumi_env() {
   stack_config=$home/Pulumi.dev.yaml
 }
 
+# create_stack makes the stack dev if there is none, and writes its config: the committed one, and the salt that belongs to
+# this stack's passphrase. The stack is made from a folder of its own, since pulumi writes the salt beside Pulumi.yaml, and
+# the checkout is not to change.
+create_stack() {
+  local home=${stack_config%/*}/project
+  mkdir -p "$home"
+  sed -n 's/^name:.*/&/p' "$root/Pulumi.yaml" >"$home/Pulumi.yaml"
+  echo 'runtime: go' >>"$home/Pulumi.yaml"
+  pulumi --cwd "$home" --non-interactive stack select dev >/dev/null 2>&1 ||
+    pulumi --cwd "$home" --non-interactive stack init dev >/dev/null
+  { cat "$root/Pulumi.dev.yaml" && grep '^encryptionsalt:' "$home/Pulumi.dev.yaml"; } >"$stack_config"
+}
+
 # stack_id names the pulumi state of the cluster in use.
 stack_id() {
   if external_cluster; then

@@ -36,9 +36,8 @@ fi
 
 step '5/6 pulumi up (about a minute)'
 pulumi_env "$(stack_id)"
-cp "$root/Pulumi.dev.yaml" "$stack_config"
+create_stack
 cd "$root"
-pulumi --non-interactive stack select --create dev >/dev/null
 configure() { pulumi --non-interactive config set --config-file "$stack_config" --stack dev --path "$1" "$2"; }
 configure holdfast:operator.image "$operator_image"
 configure holdfast:leaseService.image "$lease_image"
