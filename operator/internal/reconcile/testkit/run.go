@@ -28,6 +28,7 @@ func Scenarios() []Scenario {
 		{"outdated cache", outdatedCache},
 		{"two operators", twoOperators},
 		{"same name, new UID", recreated},
+		{"orphans", orphans},
 		{"objects of somebody else", foreign},
 		{"replaced child", replacedChild},
 		{"edits by hand", drift},

@@ -196,6 +196,35 @@ func recreated(tb testing.TB, env *Environment, subject Subject) {
 	}
 }
 
+// orphans deletes the object with --cascade=orphan and makes it again: its children are taken up as they are, so that nothing
+// restarts.
+func orphans(tb testing.TB, env *Environment, subject Subject) {
+	w := newWorld(tb, env, subject)
+	w.create()
+	w.settleReady()
+	want, held := w.state(), w.children()
+	w.remove(w.object)
+	for r := range held {
+		obj := w.server.contents[r].DeepCopyObject().(client.Object)
+		obj.SetOwnerReferences(nil)
+		if err := w.others.Update(w.ctx, obj); err != nil {
+			tb.Fatalf("orphan %s: %v", r, err)
+		}
+	}
+	w.settle()
+	if w.get() != nil {
+		tb.Fatalf("the deleted object is still there:\n%s", text(w.get()))
+	}
+	w.create()
+	w.settleReady()
+	w.demand(want, "made again over its orphans")
+	for r, old := range held {
+		if now := w.server.contents[r]; now == nil || now.GetUID() != old.GetUID() {
+			tb.Fatalf("%s was made anew, though the orphan could have been taken up", r)
+		}
+	}
+}
+
 // replacedChild replaces a child that the operator is about to delete by one of somebody else, which the operator does not
 // see yet.
 func replacedChild(tb testing.TB, env *Environment, subject Subject) {
