@@ -55,6 +55,10 @@ func command() *cobra.Command {
 	flags.DurationVar(&opts.SessionTTL, "session-ttl", 5*time.Second, "how soon other replicas take over from one that died")
 	flags.DurationVar(&opts.DrainTimeout, "drain-timeout", 20*time.Second, "how long an orderly stop may take")
 	flags.IntVar(&opts.Shards, "shards", 64, "number of shards, fixed when the prefix is first used")
+	flags.Int64Var(&opts.Limits.Leases, "max-leases", 0, "holds of the whole service at most; 0: no limit")
+	flags.Int64Var(&opts.Limits.Waiters, "max-waiters", 0, "waiting requests of the whole service at most; 0: no limit")
+	flags.Int64Var(&opts.Limits.WaitersPerName, "max-waiters-per-name", 10_000, "waiting requests of one lease at most; 0: no limit")
+	flags.Int64Var(&opts.Limits.Rate, "max-acquires-per-second", 0, "acquires of the whole service at most; 0: no limit")
 	flags.StringVar(&level, "log-level", slog.LevelInfo.String(), "log from this level on: debug, info, warn, error")
 	return cmd
 }

@@ -1003,9 +1003,11 @@ type AcquireRequest struct {
 	Metadata map[string]string `protobuf:"bytes,7,rep,name=metadata,proto3" json:"metadata,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	// To be shown with the hold; for elections. At most 64 KiB.
 	Value []byte `protobuf:"bytes,8,opt,name=value,proto3" json:"value,omitempty"`
-	// Makes the call idempotent: a repetition with the same id gets the same hold, as long as it lives,
-	// and REQUEST_ENDED for at least one TTL afterwards (or until the name changes its owner). At most 128 bytes; choose it at
-	// random. Unset: the call is not idempotent for the client.
+	// Makes the call idempotent: a repetition with the same id gets the same hold as long as that lives, and
+	// REQUEST_ENDED when it comes soon after its end. (A replica remembers the last 4096 ended requests of each
+	// of its shards. A repetition that comes even later, or at a new owner, is a new request, whose hold
+	// expires if nobody renews it.) At most 128 bytes; choose it at random. Unset: the call is not idempotent
+	// for the client.
 	RequestId string `protobuf:"bytes,9,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
 	// Set: wait in line, first come first. Unset: only try.
 	Wait          *Wait `protobuf:"bytes,10,opt,name=wait,proto3" json:"wait,omitempty"`

@@ -221,11 +221,11 @@ func (s *Shard) Transfer(now Instant, name string, token int64, to string, ticke
 	s.advance(now, e, out)
 }
 
-// Position returns the place in line of a waiting ticket; 1 is next, 0: it is not in line.
-func (s *Shard) Position(name string, ticket Ticket) int {
+// Line returns how many requests wait for a name, and whether a request of this id holds it or waits for it already.
+func (s *Shard) Line(name, requestID string) (waiters int, known bool) {
 	e := s.entries[name]
 	if e == nil {
-		return 0
+		return 0, false
 	}
-	return 1 + slices.IndexFunc(e.queue, func(w *waiter) bool { return slices.Contains(w.tickets, ticket) })
+	return len(e.queue), e.byRequest(requestID) != nil || e.waiting(requestID) != nil
 }

@@ -97,7 +97,12 @@ func result[T any](r core.Reply, err error) (T, error) {
 
 // Acquire asks for a hold. When the context ends before the reply, the request is taken back, or the hold
 // given back.
+//
+// It fails with *QuotaError when a limit is reached.
 func (e *Engine) Acquire(ctx context.Context, req core.AcquireRequest) (core.Grant, error) {
+	if err := e.admit(&req); err != nil {
+		return core.Grant{}, err
+	}
 	do := func(s *core.Shard, now core.Instant, t core.Ticket, out *core.Output) { s.Acquire(now, req, t, out) }
 	cancel := func(s *core.Shard, now core.Instant, t core.Ticket, out *core.Output) {
 		s.Cancel(now, req.Name, t, out)

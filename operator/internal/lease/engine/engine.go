@@ -44,9 +44,11 @@ type Options struct {
 	Shards int
 	// SessionTTL is how soon the others take over from a replica that died.
 	SessionTTL time.Duration
-	Clock      func() core.Instant
-	Log        *slog.Logger
-	Registry   prometheus.Registerer
+	// Limits bound what the service holds for its tenant.
+	Limits   Limits
+	Clock    func() core.Instant
+	Log      *slog.Logger
+	Registry prometheus.Registerer
 }
 
 // Engine is one replica. Make it with New, then Run it; its methods may be called from any goroutine, also
@@ -61,6 +63,9 @@ type Engine struct {
 	session  atomic.Pointer[session]
 	cluster  atomic.Pointer[store.Cluster]
 	draining atomic.Bool
+	// holds, waiters and owned (the slots that serve) are sums over the slots.
+	holds, waiters, owned atomic.Int64
+	limiter               *limiter
 	// changed tells of a new cluster, session, readiness or draining state.
 	changed broadcast
 }
@@ -69,6 +74,7 @@ type Engine struct {
 func New(opts Options) *Engine {
 	e := &Engine{
 		opts: opts, metrics: newMetrics(opts.Registry), epoch: time.Now().Add(-time.Duration(opts.Clock())),
+		limiter: newLimiter(opts.Limits),
 	}
 	e.registerGauges(opts.Registry)
 	return e
@@ -193,9 +199,10 @@ type Status struct {
 	CertainFor time.Duration
 	Leading    bool
 	Draining   bool
-	Holds      int
-	Waiters    int
+	Holds      int64
+	Waiters    int64
 	Shards     int
+	Quotas     []Quota
 }
 
 // Status returns the present status.
@@ -211,17 +218,8 @@ func (e *Engine) Status() Status {
 	if c := e.cluster.Load(); c != nil {
 		st.Leading = st.Certain && c.Leader.Session == s.id
 	}
-	slots := e.table()
-	for i := range slots {
-		slot := &slots[i]
-		slot.mu.Lock()
-		if slot.shard != nil {
-			st.Holds += slot.shard.Holds()
-			st.Waiters += slot.shard.Waiters()
-			st.Shards++
-		}
-		slot.mu.Unlock()
-	}
+	st.Holds, st.Waiters, st.Shards = e.holds.Load(), e.waiters.Load(), int(e.owned.Load())
+	st.Quotas = e.quotas()
 	return st
 }
 

@@ -124,7 +124,7 @@ func (e *Engine) takeOver(ctx context.Context, s *session, slot *slot) error {
 		return err
 	}
 	now := e.opts.Clock()
-	slot.take(s, claim, core.NewShard(now, e.epoch, records))
+	slot.take(e, s, claim, core.NewShard(now, e.epoch, records))
 	e.metrics.moves.WithLabelValues("in").Inc()
 	e.opts.Log.Debug("took a shard over", "shard", slot.index, "holds", len(records), "took", time.Since(start).String())
 	e.changed.send()

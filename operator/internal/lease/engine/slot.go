@@ -22,6 +22,20 @@ type slot struct {
 	last    core.Ticket
 	follow  map[holdKey]map[*Follower]struct{}
 	out     core.Output
+	// holds and waiters are what this slot adds to the engine's sums.
+	holds, waiters, owned int64
+}
+
+// count keeps the engine's sums current. The lock is held.
+func (s *slot) count(e *Engine) {
+	var holds, waiters, owned int64
+	if s.shard != nil {
+		holds, waiters, owned = int64(s.shard.Holds()), int64(s.shard.Waiters()), 1
+	}
+	e.holds.Add(holds - s.holds)
+	e.waiters.Add(waiters - s.waiters)
+	e.owned.Add(owned - s.owned)
+	s.holds, s.waiters, s.owned = holds, waiters, owned
 }
 
 type holdKey struct {
@@ -51,12 +65,13 @@ func (s *slot) serving() bool {
 // open says whether the slot takes calls. The lock is held.
 func (s *slot) open() bool { return s.shard != nil && s.drained == nil }
 
-func (s *slot) take(session *session, claim store.Claim, shard *core.Shard) {
+func (s *slot) take(e *Engine, session *session, claim store.Claim, shard *core.Shard) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.shard, s.claim, s.session = shard, claim, session
 	s.calls = map[core.Ticket]chan core.Reply{}
 	s.follow = map[holdKey]map[*Follower]struct{}{}
+	s.count(e)
 }
 
 // freeze makes the slot refuse calls and start nothing new.
@@ -94,6 +109,7 @@ func (s *slot) drop(e *Engine) {
 		close(s.drained)
 	}
 	s.shard, s.session, s.calls, s.follow, s.drained, s.claim = nil, nil, nil, nil, nil, store.Claim{}
+	s.count(e)
 }
 
 func (s *slot) extend(now core.Instant) {
@@ -153,6 +169,7 @@ func (s *slot) deliver(e *Engine) {
 		}
 	}
 	s.out.Reset()
+	s.count(e)
 }
 
 func reasonLabel(r core.EndReason) string {

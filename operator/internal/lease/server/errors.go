@@ -40,11 +40,6 @@ func (e *InvalidError) Error() string {
 	return strings.Join(problems, "; ")
 }
 
-// NotOfferedError says that this version does not offer something of the API.
-type NotOfferedError struct{ What string }
-
-func (e *NotOfferedError) Error() string { return e.What + " is not offered by this version" }
-
 // noOwnerError says that nobody has been serving a name for as long as it was worth waiting.
 type noOwnerError struct{ name string }
 
@@ -72,9 +67,9 @@ func (s *Server) toError(err error) error {
 		mismatch  *core.RequestMismatchError
 		candidate *core.NoSuchCandidateError
 		invalid   *InvalidError
-		offered   *NotOfferedError
 		owner     *engine.NotOwnerError
 		noOwner   *noOwnerError
+		quota     *engine.QuotaError
 	)
 	switch {
 	case errors.As(err, &held):
@@ -95,8 +90,11 @@ func (s *Server) toError(err error) error {
 		return rich(codes.FailedPrecondition, leasev1.ErrorReason_ERROR_REASON_NO_SUCH_CANDIDATE, err, nil)
 	case errors.As(err, &invalid):
 		return rich(codes.InvalidArgument, leasev1.ErrorReason_ERROR_REASON_INVALID_REQUEST, err, nil, badRequest(invalid))
-	case errors.As(err, &offered):
-		return rich(codes.Unimplemented, leasev1.ErrorReason_ERROR_REASON_NOT_OFFERED, err, nil)
+	case errors.As(err, &quota):
+		failure := &errdetails.QuotaFailure{Violations: []*errdetails.QuotaFailure_Violation{{
+			Subject: quota.Quota, Description: quota.Error(),
+		}}}
+		return rich(codes.ResourceExhausted, leasev1.ErrorReason_ERROR_REASON_QUOTA_EXCEEDED, err, nil, failure, retryInfo(quota.RetryAfter))
 	case errors.As(err, &owner):
 		return rich(codes.Unavailable, leasev1.ErrorReason_ERROR_REASON_NOT_OWNER, err, s.ownerOf(owner.Shard), retryInfo(retrySoon))
 	case errors.As(err, &noOwner):

@@ -64,11 +64,14 @@ func countsChanged(a, b *leasestatus.GetStatusResponse) bool {
 func (s *Server) status() *leasestatus.GetStatusResponse {
 	st := s.engine.Status()
 	out := &leasestatus.GetStatusResponse{
-		IsLeader: st.Leading, PodName: s.opts.Name, ActiveLeases: int64(st.Holds), Ready: st.Certain,
-		Version: s.opts.Version, Waiters: int64(st.Waiters), Shards: int32(st.Shards), ShardsTotal: int32(s.engine.Shards()),
+		IsLeader: st.Leading, PodName: s.opts.Name, ActiveLeases: st.Holds, Ready: st.Certain,
+		Version: s.opts.Version, Waiters: st.Waiters, Shards: int32(st.Shards), ShardsTotal: int32(s.engine.Shards()),
 		Uptime: durationpb.New(s.opts.Clock().Sub(s.started)), Draining: st.Draining,
 		Sessions: s.metrics.open.Load(),
 		Store:    &leasestatus.StoreStatus{Embedded: s.opts.Embedded, SessionExpiresIn: durationpb.New(st.CertainFor)},
+	}
+	for _, q := range st.Quotas {
+		out.Quotas = append(out.Quotas, &leasestatus.QuotaStatus{Name: q.Name, Limit: q.Limit, Used: q.Used, Refused: q.Refused})
 	}
 	if !st.Certain {
 		out.Reason = "the session with the store is not certain"

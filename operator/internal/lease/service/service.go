@@ -53,6 +53,7 @@ type Options struct {
 	// DrainTimeout bounds an orderly stop.
 	DrainTimeout time.Duration
 	Shards       int
+	Limits       engine.Limits
 	Version      string
 	// Log receives JSON.
 	Log      io.Writer
@@ -76,6 +77,12 @@ func (o *Options) Validate() error {
 	require(o.DrainTimeout > 0, "--drain-timeout is %s; it must be positive", o.DrainTimeout)
 	require(o.Shards >= 1 && o.Shards <= store.MaxShards, "--shards is %d; 1 to %d are allowed", o.Shards, store.MaxShards)
 	require(len(o.EtcdEndpoints) > 0 || o.DataDir != "", "--data-dir is empty; the embedded etcd needs one (or name --etcd-endpoints)")
+	for flag, limit := range map[string]int64{
+		"--max-leases": o.Limits.Leases, "--max-waiters": o.Limits.Waiters,
+		"--max-waiters-per-name": o.Limits.WaitersPerName, "--max-acquires-per-second": o.Limits.Rate,
+	} {
+		require(limit >= 0, "%s is %d; it must not be negative (0 is no limit)", flag, limit)
+	}
 	return errors.Join(errs...)
 }
 
@@ -109,7 +116,7 @@ func Run(ctx context.Context, opts Options) error {
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	eng := engine.New(engine.Options{
-		Store: etcd, Name: opts.Name, Address: opts.Advertise, Shards: opts.Shards, SessionTTL: opts.SessionTTL,
+		Store: etcd, Name: opts.Name, Address: opts.Advertise, Shards: opts.Shards, SessionTTL: opts.SessionTTL, Limits: opts.Limits,
 		Clock: clock.Now, Log: log, Registry: registry,
 	})
 	srv := server.New(server.Options{

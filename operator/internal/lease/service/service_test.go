@@ -24,6 +24,7 @@ import (
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/types/known/durationpb"
 
+	"github.com/holdfast-io/holdfast/operator/internal/lease/engine"
 	"github.com/holdfast-io/holdfast/operator/internal/lease/leasetest"
 	"github.com/holdfast-io/holdfast/operator/internal/lease/service"
 	"github.com/holdfast-io/holdfast/operator/lease/leasestatus"
@@ -394,4 +395,36 @@ func TestWatchResumes(t *testing.T) {
 	assert.Equal(t, expiring.GetToken(), events[1].GetHold().GetToken())
 	assert.Equal(t, leasev1.WatchEvent_KIND_ENDED, events[2].GetKind())
 	assert.Equal(t, leasev1.EndReason_END_REASON_EXPIRED, events[2].GetEndReason())
+}
+
+func TestQuotas(t *testing.T) {
+	opts := leasetest.Options("alone")
+	opts.Limits = engine.Limits{Leases: 3, WaitersPerName: 1}
+	replica := leasetest.Start(t, opts)
+	conn := leasetest.Dial(t, replica.Address)
+	client := leasev1.NewLeaseServiceClient(conn)
+	for i := range 3 {
+		acquire(t, client, fmt.Sprintf("n%d", i), "one", time.Minute)
+	}
+	_, err := client.Acquire(t.Context(), &leasev1.AcquireRequest{Name: "n3"})
+	assert.Equal(t, codes.ResourceExhausted, status.Code(err))
+	assert.Equal(t, "QUOTA_EXCEEDED", reason(err))
+	var failure *errdetails.QuotaFailure
+	var retry *errdetails.RetryInfo
+	for _, d := range status.Convert(err).Details() {
+		switch d := d.(type) {
+		case *errdetails.QuotaFailure:
+			failure = d
+		case *errdetails.RetryInfo:
+			retry = d
+		}
+	}
+	assert.Equal(t, "leases", failure.GetViolations()[0].GetSubject())
+	assert.Positive(t, retry.GetRetryDelay().AsDuration())
+	got, err := leasestatus.NewLeaseStatusServiceClient(conn).GetStatus(t.Context(), &leasestatus.GetStatusRequest{})
+	require.NoError(t, err)
+	i := slices.IndexFunc(got.GetQuotas(), func(q *leasestatus.QuotaStatus) bool { return q.GetName() == "leases" })
+	assert.Equal(t, int64(3), got.GetQuotas()[i].GetLimit())
+	assert.Equal(t, int64(3), got.GetQuotas()[i].GetUsed())
+	assert.Equal(t, int64(1), got.GetQuotas()[i].GetRefused())
 }
