@@ -52,11 +52,8 @@ func decide(ls *v1alpha1.LeaseService, observed Observation, settings desired.Se
 // that a rollout is not finished, which in turn says more than that pods are not ready.
 func unready(ls *v1alpha1.LeaseService, observed Observation, status *v1alpha1.LeaseServiceStatus, now time.Time) error {
 	want, set := desired.Replicas(ls), observed.Set
-	if set == nil {
-		return reconcile.Wait(0, v1alpha1.ReasonProgressing, "the StatefulSet is being created")
-	}
-	if set.Status.ObservedGeneration < set.Generation || set.Status.UpdateRevision == "" {
-		return reconcile.Wait(0, v1alpha1.ReasonProgressing, "the StatefulSet has been changed, and its controller has not looked at it yet")
+	if set == nil || set.Status.ObservedGeneration < set.Generation || set.Status.UpdateRevision == "" {
+		return reconcile.Wait(0, v1alpha1.ReasonProgressing, "the StatefulSet was made or changed, and its controller has not looked at it yet")
 	}
 	late, next := stuckPods(ls, observed, now)
 	switch {
@@ -65,10 +62,10 @@ func unready(ls *v1alpha1.LeaseService, observed Observation, status *v1alpha1.L
 	case status.UpdatedReplicas < want && status.UpdateRevision != status.CurrentRevision:
 		return reconcile.Wait(next, v1alpha1.ReasonRollingOut, "%d of %d pods are of the newest revision%s",
 			status.UpdatedReplicas, want, firstTrouble(observed))
-	case set.Status.Replicas < want:
-		return reconcile.Wait(next, v1alpha1.ReasonProgressing, "%d of %d pods exist%s", set.Status.Replicas, want, firstTrouble(observed))
-	case set.Status.Replicas > want:
-		return reconcile.Wait(next, v1alpha1.ReasonProgressing, "%d pods exist, and %d are to stay%s", set.Status.Replicas, want, firstTrouble(observed))
+	case status.Replicas < want:
+		return reconcile.Wait(next, v1alpha1.ReasonProgressing, "%d of %d pods exist%s", status.Replicas, want, firstTrouble(observed))
+	case status.Replicas > want:
+		return reconcile.Wait(next, v1alpha1.ReasonProgressing, "%d pods exist, and %d are to stay%s", status.Replicas, want, firstTrouble(observed))
 	case status.ReadyReplicas < want:
 		return reconcile.Wait(next, v1alpha1.ReasonPodsNotReady, "%d of %d pods are ready%s", status.ReadyReplicas, want, firstTrouble(observed))
 	case status.Leader == "" && !allUnheard(observed):
@@ -107,7 +104,7 @@ func stuckPods(ls *v1alpha1.LeaseService, observed Observation, now time.Time) (
 	}
 	return reconcile.Stalled(v1alpha1.ReasonRolloutStuck,
 		"%d of %d pods exist, and the StatefulSet has made no more within %s: its events say why (a quota, an admission policy)",
-		observed.Set.Status.Replicas, desired.Replicas(ls), limit), 0
+		len(observed.Pods), desired.Replicas(ls), limit), 0
 }
 
 func deadline(ls *v1alpha1.LeaseService) time.Duration {

@@ -44,8 +44,8 @@ func well(changes ...change) *world {
 				ObjectMeta: metav1.ObjectMeta{Namespace: "team-a", Name: "locks", UID: "set", Generation: 1},
 				Spec:       appsv1.StatefulSetSpec{Replicas: new(int32(3))},
 				Status: appsv1.StatefulSetStatus{
-					ObservedGeneration: 1, Replicas: 3, ReadyReplicas: 3, UpdatedReplicas: 3,
-					CurrentRevision: "locks-1st", UpdateRevision: "locks-1st",
+					ObservedGeneration: 1,
+					CurrentRevision:    "locks-1st", UpdateRevision: "locks-1st",
 				},
 			},
 			Reports: map[string]watch.Report{},
@@ -92,7 +92,6 @@ func unreadyFor(ordinal int, d time.Duration) change {
 		p.Status.Conditions[1].Status = corev1.ConditionFalse
 		p.Status.Conditions[1].LastTransitionTime = metav1.NewTime(now.Add(-d))
 		p.Status.ContainerStatuses[0].Ready = false
-		w.observed.Set.Status.ReadyReplicas--
 	}
 }
 
@@ -119,7 +118,6 @@ func unschedulable(ordinal int, since time.Duration) change {
 		p.Status = corev1.PodStatus{Phase: corev1.PodPending, Conditions: []corev1.PodCondition{
 			{Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: "Unschedulable", Message: "0/1 nodes are available: 1 Insufficient cpu."},
 		}}
-		w.observed.Set.Status.ReadyReplicas--
 		delete(w.observed.Reports, p.Name)
 	}
 }
@@ -131,7 +129,6 @@ func report(ordinal int, report watch.Report) change {
 func revision(update string, updated int32) change {
 	return func(w *world) {
 		w.observed.Set.Status.UpdateRevision = update
-		w.observed.Set.Status.UpdatedReplicas = updated
 		for i := range updated {
 			w.observed.Pods[2-i].Labels[appsv1.StatefulSetRevisionLabel] = update
 		}
@@ -187,12 +184,12 @@ func TestVerdict(t *testing.T) {
 		{"all is well", well(), ready},
 		{
 			"nothing is there yet", well(func(w *world) { w.observed = Observation{} }),
-			want{"waiting", "Progressing", "the StatefulSet is being created", 0},
+			want{"waiting", "Progressing", "the StatefulSet was made or changed, and its controller has not looked at it yet", 0},
 		},
 		{
 			"its controller has not seen the change: its counts are of the old template",
 			well(func(w *world) { w.observed.Set.Generation = 2 }),
-			want{"waiting", "Progressing", "the StatefulSet has been changed, and its controller has not looked at it yet", 0},
+			want{"waiting", "Progressing", "the StatefulSet was made or changed, and its controller has not looked at it yet", 0},
 		},
 		{
 			"a pod has just been made", well(unreadyFor(1, 10*time.Second), pod(1, func(p *corev1.Pod) { p.Status.Phase = corev1.PodPending })),

@@ -74,7 +74,7 @@ func (g *gatherer) gather(ctx context.Context, reader client.Reader, ls *v1alpha
 		return observed, err
 	}
 	observed.Reports = g.listener.Observe(key, ls.UID, targets(observed.Pods))
-	observed.MissingSince = g.missingSince(ls, set)
+	observed.MissingSince = g.missingSince(ls, set, len(observed.Pods))
 	return observed, g.forgetIfGone(ctx, reader, ls)
 }
 
@@ -102,10 +102,10 @@ func (g *gatherer) forget(ls client.Object) {
 	delete(g.missing, ls.GetUID())
 }
 
-func (g *gatherer) missingSince(ls *v1alpha1.LeaseService, set *appsv1.StatefulSet) time.Time {
+func (g *gatherer) missingSince(ls *v1alpha1.LeaseService, set *appsv1.StatefulSet, pods int) time.Time {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if set.Spec.Replicas == nil || set.Status.Replicas >= *set.Spec.Replicas {
+	if set.Spec.Replicas == nil || pods >= int(*set.Spec.Replicas) {
 		delete(g.missing, ls.UID)
 		return time.Time{}
 	}

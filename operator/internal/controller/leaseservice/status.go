@@ -3,6 +3,7 @@ package leaseservice
 import (
 	"fmt"
 
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 
 	v1alpha1 "github.com/holdfast-io/holdfast/operator/api/v1alpha1"
@@ -12,17 +13,26 @@ import (
 )
 
 // statusOf computes the kind's own part of the status; conditions and the observed generation are left empty.
+//
+// Pods are counted here and not taken from the StatefulSet's status, which says the same a moment later: the numbers
+// then always agree with the table of pods, and each step of a pod is one write and not two.
 func statusOf(ls *v1alpha1.LeaseService, observed Observation) v1alpha1.LeaseServiceStatus {
 	status := v1alpha1.LeaseServiceStatus{
 		Endpoint: desired.Endpoint(ls),
 		Selector: desired.Selector(ls.Name),
 	}
 	if set := observed.Set; set != nil {
-		status.Replicas = set.Status.Replicas
-		status.ReadyReplicas = set.Status.ReadyReplicas
-		status.UpdatedReplicas = set.Status.UpdatedReplicas
 		status.CurrentRevision = set.Status.CurrentRevision
 		status.UpdateRevision = set.Status.UpdateRevision
+	}
+	for _, pod := range observed.Pods {
+		status.Replicas++
+		if isReady(pod) {
+			status.ReadyReplicas++
+		}
+		if pod.Labels[appsv1.StatefulSetRevisionLabel] == status.UpdateRevision {
+			status.UpdatedReplicas++
+		}
 	}
 	status.Pods = rows(ls, observed)
 	for _, row := range status.Pods {

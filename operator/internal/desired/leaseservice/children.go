@@ -13,8 +13,10 @@ type Object interface {
 	runtime.Object
 }
 
-// Children returns every child that the spec wants, in the order in which they are to be applied: what a pod refers
-// to comes before the StatefulSet, so that no pod starts without its policy, its account or its name in the DNS.
+// Children returns every child that the spec wants, in the order in which they are to be applied. What a pod refers to
+// comes before the StatefulSet, so that no pod starts without its policy, its account or its name in the DNS. The budget
+// comes after it: an operator that was stopped for a while, and wakes up with an old number of replicas, is refused by
+// the StatefulSet, which has changed since, before it makes a budget that nobody wants any more.
 // The error is ErrNoImage.
 func Children(ls *v1alpha1.LeaseService, settings Settings) ([]Object, error) {
 	set, err := StatefulSet(ls, settings)
@@ -25,8 +27,9 @@ func Children(ls *v1alpha1.LeaseService, settings Settings) ([]Object, error) {
 	if policy := NetworkPolicy(ls, settings); policy != nil {
 		children = append(children, policy)
 	}
+	children = append(children, set)
 	if budget := PodDisruptionBudget(ls); budget != nil {
 		children = append(children, budget)
 	}
-	return append(children, set), nil
+	return children, nil
 }

@@ -1,7 +1,12 @@
 package acceptance_test
 
 import (
+	"fmt"
+	"runtime"
 	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -43,18 +48,17 @@ func subject(t testing.TB) testkit.Subject {
 			return &v1alpha1.LeaseService{
 				ObjectMeta: metav1.ObjectMeta{Name: "locks"},
 				Spec: v1alpha1.LeaseServiceSpec{
-					Replicas:      2,
+					Replicas:      1,
 					EtcdEndpoints: []string{"http://etcd-cluster:2379"},
 					Scheduling:    &v1alpha1.LeaseServiceScheduling{NodeSelector: map[string]string{"pool": "locks"}},
 				},
 			}
 		},
 		Edits: []testkit.Edit{
-			edit("one replica, and so no budget", func(s *v1alpha1.LeaseServiceSpec) { s.Replicas = 1 }),
+			edit("a second replica, its budget, and a field less", func(s *v1alpha1.LeaseServiceSpec) { s.Replicas, s.Scheduling = 2, nil }),
 			edit("no policy and another image", func(s *v1alpha1.LeaseServiceSpec) {
 				s.NetworkPolicy, s.Image = v1alpha1.NetworkPolicyNone, "lease-service:v2"
 			}),
-			edit("a field less", func(s *v1alpha1.LeaseServiceSpec) { s.Scheduling = nil }),
 		},
 		Pause: func(obj client.Object, paused bool) { obj.(*v1alpha1.LeaseService).Spec.Paused = paused },
 		Owns: []client.Object{
@@ -62,15 +66,105 @@ func subject(t testing.TB) testkit.Subject {
 		},
 		Reads:      []client.Object{&corev1.Pod{}},
 		Simulators: []testkit.Simulator{testkit.StatefulSets(nil)},
-		// Six children, and a status for each step of the two pods: made, counted, ready, counted.
-		MaxWrites: 16,
+		// Five children, and a status for each step of the pod: they are applied, the StatefulSet is taken up, the
+		// pod is there, it is late (the kit moves the clock while nothing else moves), it is ready.
+		MaxWrites: 10,
 		// Revisions are hashes of a template that names the namespace, and each world has a namespace of its own.
 		// Who led before depends on the path by design.
 		Volatile: []string{"currentRevision", "updateRevision", "previousLeader"},
 		Reconciler: func(d reconcile.Dependencies) (ctrlreconcile.Reconciler, error) {
-			return reconcile.New(leaseservice.NewKind(script{}, desired.Settings{DefaultImage: "lease-service:v1", OperatorNamespace: "holdfast-system"}, d.Clock), d)
+			return reconcile.New(newKind(d), d)
 		},
 	}
 }
+
+func newKind(d reconcile.Dependencies) reconcile.Kind[*v1alpha1.LeaseService, leaseservice.Observation] {
+	settings := desired.Settings{DefaultImage: "lease-service:v1", OperatorNamespace: "holdfast-system"}
+	return leaseservice.NewKind(script{}, settings, d.Clock)
+}
+
+// The kit is worth something only if it notices what it is for. It does so for the reconciler with a kind of its own;
+// here, for what LeaseService has to do itself.
+func TestKitNoticesBrokenLeaseServices(t *testing.T) {
+	type kind = reconcile.Kind[*v1alpha1.LeaseService, leaseservice.Observation]
+	type plan = reconcile.Plan[*v1alpha1.LeaseService]
+	var passes int64
+	planned := func(change func(ls *v1alpha1.LeaseService, observed leaseservice.Observation, p *plan)) func(*kind) {
+		return func(k *kind) {
+			decide := k.Decide
+			k.Decide = func(ls *v1alpha1.LeaseService, observed leaseservice.Observation, now time.Time) plan {
+				p := decide(ls, observed, now)
+				change(ls, observed, &p)
+				return p
+			}
+		}
+	}
+	for _, mutant := range []struct {
+		name, scenario, says string
+		broken               func(*kind)
+	}{
+		{
+			"leaves children that are not wanted any more", "edits", "the state is not that of an undisturbed run",
+			planned(func(_ *v1alpha1.LeaseService, _ leaseservice.Observation, p *plan) { p.Prune = nil }),
+		},
+		{
+			"does not hold back for a pause", "pause", "was changed while the object was paused",
+			func(k *kind) { k.Paused = nil },
+		},
+		{
+			"reports what differs in each pass", "rests", "no rest after",
+			planned(func(_ *v1alpha1.LeaseService, _ leaseservice.Observation, p *plan) {
+				status := p.Status
+				p.Status = func(obj *v1alpha1.LeaseService) {
+					status(obj)
+					passes++
+					obj.Status.ActiveLeases = passes
+				}
+			}),
+		},
+	} {
+		t.Run(mutant.name, func(t *testing.T) {
+			broken := subject(t)
+			broken.Reconciler = func(d reconcile.Dependencies) (ctrlreconcile.Reconciler, error) {
+				k := newKind(d)
+				mutant.broken(&k)
+				return reconcile.New(k, d)
+			}
+			for _, scenario := range testkit.Scenarios() {
+				if scenario.Name == mutant.scenario {
+					require.Contains(t, failureOf(t, func(tb testing.TB) { scenario.Run(tb, env, broken) }), mutant.says)
+					return
+				}
+			}
+			t.Fatalf("the kit has no scenario %q", mutant.scenario)
+		})
+	}
+}
+
+// failureOf returns what a failing test says, or an empty text when it passes.
+func failureOf(t *testing.T, test func(testing.TB)) string {
+	t.Helper()
+	recorder := &recordingTB{TB: t}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		test(recorder)
+	}()
+	<-done
+	return recorder.said
+}
+
+// recordingTB is a testing.TB whose failure is no failure of the test around it.
+type recordingTB struct {
+	testing.TB
+	said string
+}
+
+func (r *recordingTB) Fatalf(format string, args ...any) {
+	r.said = fmt.Sprintf(format, args...)
+	runtime.Goexit()
+}
+
+func (r *recordingTB) Logf(string, ...any) {}
 
 func TestKit(t *testing.T) { testkit.Run(t, env, subject(t)) }

@@ -1,0 +1,263 @@
+package zookeeperconfig
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	v1alpha1 "github.com/holdfast-io/holdfast/operator/api/v1alpha1"
+	"github.com/holdfast-io/holdfast/operator/internal/plan/znode"
+	"github.com/holdfast-io/holdfast/operator/internal/reconcile"
+	"github.com/holdfast-io/holdfast/operator/internal/zookeeper"
+)
+
+// retryDelete is how long an obstacle to a deletion stands before it is tried again.
+const retryDelete = 500 * time.Millisecond
+
+// unwanted looks at the znodes that the object has and no longer wants.
+func (g *gatherer) unwanted() error {
+	for _, superseded := range g.obj.Status.Superseded {
+		if err := g.leave(superseded.Znode, superseded.Since.Time, g.controller.settings.MoveDeadline, true); err != nil {
+			return err
+		}
+	}
+	deleted := g.obj.DeletionTimestamp
+	current := g.obj.Status.Znode
+	switch {
+	case deleted == nil && (current == nil || g.out.record != nil || g.out.problem != nil):
+		return nil
+	case deleted == nil:
+		return g.leave(*current, g.Clock.Now(), g.controller.settings.MoveDeadline, false)
+	case current != nil:
+		if err := g.leave(*current, deleted.Time, g.controller.settings.DeletionDeadline, false); err != nil {
+			return err
+		}
+	}
+	return g.leaveClaimed(deleted.Time)
+}
+
+// leaveClaimed adds the znode that was about to be created or taken over when the object was deleted, and that no status
+// tells of.
+func (g *gatherer) leaveClaimed(since time.Time) error {
+	claim, ok := znode.ParseClaim(g.obj.Annotations[v1alpha1.AnnotationZnodeClaim])
+	if !ok {
+		return nil
+	}
+	record := v1alpha1.ZnodeRecord{ConnectString: claim.Connect, Path: claim.Path}
+	if connection := g.obj.Spec.Connection; connection != nil && connection.AuthSecretRef != nil {
+		record.AuthSecretName = connection.AuthSecretRef.Name
+	}
+	if current := g.obj.Status.Znode; current != nil {
+		if claim.After != current.Czxid {
+			return nil // spent
+		}
+		record.AuthSecretName, record.TLSSecretName = current.AuthSecretName, current.TLSSecretName
+	}
+	if err := g.leave(record, since, g.controller.settings.DeletionDeadline, false); err != nil {
+		return err
+	}
+	last := &g.out.leaving[len(g.out.leaving)-1]
+	var denied bool
+	g.memory.with(g.key, func(r *remembered) { denied = r.denied == claim.String() })
+	last.release.Claimed = !denied && claim.Covers(claim.Connect, claim.Path, last.release.Node, g.recordForClaim())
+	return nil
+}
+
+// leave adds one znode, as it is seen.
+func (g *gatherer) leave(record v1alpha1.ZnodeRecord, since time.Time, deadline time.Duration, moved bool) error {
+	out := leaving{
+		record: record, since: since, moved: moved,
+		release: znode.Release{
+			Keep: g.obj.Spec.DeletionPolicy == v1alpha1.DeletionOrphan, Czxid: znode.ParseZxid(record.Czxid),
+			Since: since, Deadline: deadline,
+		},
+	}
+	target, err := g.targetOfRecord(record)
+	switch {
+	case err != nil && !stalled(err):
+		return err
+	case err != nil:
+		out.release.Unseen, out.release.Obstacle = true, err.Error()
+	case !znode.Granted(g.controller.settings.Grants, g.obj.Namespace, target.Connect, record.Path):
+		// What is no longer granted is no longer written to, deletions included.
+		out.release.Unseen, out.release.Obstacle, out.release.Deadline = true, "it is no longer granted to the namespace", 0
+	default:
+		if err := g.seeLeaving(&out, target); err != nil {
+			return err
+		}
+	}
+	g.out.leaving = append(g.out.leaving, out)
+	return nil
+}
+
+func (g *gatherer) seeLeaving(out *leaving, target zookeeper.Target) error {
+	session, node, err := g.look(target, out.record.Path)
+	switch {
+	case err != nil && (unclear(err) || stalled(err)):
+		out.release.Unseen, out.release.Obstacle = true, err.Error()
+		return nil
+	case err != nil:
+		return err
+	}
+	out.session, out.release.Node = session, node
+	g.memory.with(g.key, func(r *remembered) {
+		if found, ok := r.obstacles[out.place()]; ok && g.Clock.Now().Before(found.until) {
+			out.release.Obstacle = found.text
+		}
+	})
+	return nil
+}
+
+// targetOfRecord is how the znode on record was reached. When a Secret that it needs is gone (a namespace that is deleted
+// loses its Secrets in no order), the last target that worked will do.
+func (g *gatherer) targetOfRecord(record v1alpha1.ZnodeRecord) (zookeeper.Target, error) {
+	if record.ConnectString == g.out.target.Connect.String() {
+		return g.out.target, nil
+	}
+	overTLS, serverName := record.TLSSecretName != "", ""
+	if connection := g.obj.Spec.Connection; connection != nil && connection.TLS != nil && overTLS {
+		serverName = connection.TLS.ServerName
+	}
+	target, err := g.targetOf(record.ConnectString, record.AuthSecretName, overTLS, record.TLSSecretName, serverName)
+	if err == nil || !stalled(err) {
+		return target, err
+	}
+	var known zookeeper.Target
+	var ok bool
+	g.memory.with(g.key, func(r *remembered) { known, ok = r.targets[record.ConnectString] })
+	if ok {
+		return known, nil
+	}
+	return zookeeper.Target{}, err
+}
+
+// remove deletes a znode that is on its way out. What keeps it from going is remembered for a moment, and is no error:
+// the next look decides what follows.
+func (c *controller) remove(ctx context.Context, key string, l leaving) error {
+	err := l.session.Delete(ctx, key, l.record.Path, l.release.Node.Version)
+	var away *zookeeper.UnavailableError
+	switch {
+	case err == nil, errors.Is(err, zookeeper.ErrNoNode), errors.Is(err, zookeeper.ErrBadVersion):
+		return nil
+	case errors.Is(err, zookeeper.ErrNotEmpty):
+		c.hinder(key, l, "it has children")
+		return nil
+	case errors.Is(err, zookeeper.ErrNoAuth):
+		c.hinder(key, l, "the access control list of its parent does not let the operator delete it")
+		return nil
+	case errors.As(err, &away):
+		c.hinder(key, l, fmt.Sprintf("ZooKeeper %s cannot be reached", away.Ensemble))
+		return nil
+	}
+	return err
+}
+
+func (c *controller) hinder(key string, l leaving, text string) {
+	c.memory.with(key, func(r *remembered) {
+		if r.obstacles == nil {
+			r.obstacles = map[string]obstacle{}
+		}
+		r.obstacles[l.place()] = obstacle{text: text, until: c.Clock.Now().Add(retryDelete)}
+	})
+}
+
+// maxDeletes bounds the attempts of one pass of a finalizer, each at the version that was just seen.
+const maxDeletes = 4
+
+// finalize deletes or leaves what the object has, and lets the object go when nothing is left to wait for.
+func (c *controller) finalize(ctx context.Context, obj *v1alpha1.ZooKeeperConfig, observed Observation) error {
+	key := keyOf(obj)
+	type ending struct {
+		l       leaving
+		parting znode.Parting
+		detail  string
+	}
+	var endings []ending
+	for _, l := range observed.leaving {
+		end := ending{l: l}
+		for range maxDeletes {
+			var wait time.Duration
+			end.parting, end.detail, wait = znode.Part(l.release, c.Clock.Now())
+			if end.parting == znode.Await {
+				return reconcile.Wait(min(wait, c.retryOf(l)), v1alpha1.ReasonDeleting, "znode %s: %s", l.record.Path, end.detail)
+			}
+			if end.parting != znode.Delete {
+				break
+			}
+			if err := c.remove(ctx, key, l); err != nil {
+				return reconcile.Transient(err, v1alpha1.ReasonDeleting, "znode %s: deleting it failed", l.record.Path)
+			}
+			next, err := c.lookAgain(ctx, key, l)
+			if err != nil {
+				return err
+			}
+			if l = next; !l.release.Node.Exists && !l.release.Unseen {
+				break
+			}
+		}
+		endings = append(endings, end)
+	}
+	c.memory.forget(key)
+	for _, end := range endings {
+		c.tell(obj, end.l, end.parting, end.detail)
+	}
+	return nil
+}
+
+// retryOf is the time to the next look at a znode that cannot be deleted: an ensemble that is away wakes the object when
+// it is back; children do not when they go.
+func (c *controller) retryOf(l leaving) time.Duration {
+	if l.release.Unseen {
+		return c.settings.DeletionDeadline
+	}
+	return retryDelete
+}
+
+func (c *controller) lookAgain(ctx context.Context, key string, l leaving) (leaving, error) {
+	l.release.Obstacle = ""
+	c.memory.with(key, func(r *remembered) {
+		if found, ok := r.obstacles[l.place()]; ok && c.Clock.Now().Before(found.until) {
+			l.release.Obstacle = found.text
+		}
+	})
+	node, err := l.session.Observe(ctx, l.record.Path, zookeeper.Subscription{Key: key})
+	var away *zookeeper.UnavailableError
+	switch {
+	case errors.As(err, &away):
+		l.release.Unseen, l.release.Obstacle = true, unknown(away).Error()
+	case err != nil:
+		return l, reconcile.Transient(err, v1alpha1.ReasonDeleting, "znode %s: looking at it failed", l.record.Path)
+	default:
+		l.release.Node = node
+	}
+	return l, nil
+}
+
+// tell emits the event of a deletion: the object is gone before a status could carry it.
+func (c *controller) tell(obj *v1alpha1.ZooKeeperConfig, l leaving, parting znode.Parting, detail string) {
+	event := partingEvent(l, parting, detail)
+	if c.Recorder != nil && event.Reason != "" {
+		c.Recorder.Eventf(obj, nil, event.Type, event.Reason, "Reconcile", "%s", event.Message)
+	}
+}
+
+// partingEvent says what became of a znode. There is nothing to say of one that never was.
+func partingEvent(l leaving, parting znode.Parting, detail string) reconcile.Event {
+	where := fmt.Sprintf("znode %s of %s", l.record.Path, l.record.ConnectString)
+	switch {
+	case parting == znode.Delete:
+		return reconcile.Event{Type: corev1.EventTypeNormal, Reason: v1alpha1.ReasonDeleted, Message: where + " was deleted"}
+	case parting == znode.Orphan && l.release.Keep:
+		return reconcile.Event{Type: corev1.EventTypeNormal, Reason: v1alpha1.ReasonOrphaned, Message: where + " is left: " + detail}
+	case parting == znode.Orphan:
+		return reconcile.Event{Type: corev1.EventTypeWarning, Reason: v1alpha1.ReasonOrphaned, Message: where + " is left behind: " + detail}
+	case l.release.Czxid != 0:
+		return reconcile.Event{Type: corev1.EventTypeNormal, Reason: v1alpha1.ReasonDeleted, Message: where + ": " + detail}
+	}
+	return reconcile.Event{}
+}
+
+

@@ -1,0 +1,285 @@
+package zookeeperconfig
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"unicode/utf8"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	v1alpha1 "github.com/holdfast-io/holdfast/operator/api/v1alpha1"
+	"github.com/holdfast-io/holdfast/operator/internal/plan/znode"
+	"github.com/holdfast-io/holdfast/operator/internal/reconcile"
+	"github.com/holdfast-io/holdfast/operator/internal/zookeeper"
+	"github.com/holdfast-io/holdfast/operator/internal/zookeeper/zktypes"
+)
+
+// Keys of Secrets.
+const (
+	keyUsername = corev1.BasicAuthUsernameKey
+	keyPassword = corev1.BasicAuthPasswordKey
+	keyCA       = "ca.crt"
+	keyCert     = corev1.TLSCertKey
+	keyKey      = corev1.TLSPrivateKeyKey
+)
+
+// resolver reads what one object refers to. What is missing or cannot be is a *reconcile.StalledError; other errors are
+// the reader's.
+type resolver struct {
+	ctx      context.Context
+	reader   client.Reader
+	obj      *v1alpha1.ZooKeeperConfig
+	settings Settings
+}
+
+func invalid(format string, args ...any) error {
+	return reconcile.Stalled(v1alpha1.ReasonInvalidSpec, format, args...)
+}
+
+// target is where the object's znode should be.
+func (r resolver) target() (zookeeper.Target, error) {
+	connection := r.obj.Spec.Connection
+	if connection == nil {
+		connection = &v1alpha1.ZooKeeperConnection{}
+	}
+	text, err := r.connectString(connection)
+	if err != nil {
+		return zookeeper.Target{}, err
+	}
+	auth, tls := "", ""
+	if connection.AuthSecretRef != nil {
+		auth = connection.AuthSecretRef.Name
+	}
+	var server string
+	if connection.TLS != nil {
+		server = connection.TLS.ServerName
+		if connection.TLS.SecretRef != nil {
+			tls = connection.TLS.SecretRef.Name
+		}
+	}
+	return r.targetOf(text, auth, connection.TLS != nil, tls, server)
+}
+
+func (r resolver) connectString(connection *v1alpha1.ZooKeeperConnection) (string, error) {
+	if ref := connection.ConnectStringFrom; ref != nil {
+		data, err := r.configMapKey(ref, "spec.connection.connectStringFrom")
+		return strings.TrimSpace(string(data)), err
+	}
+	return connection.ConnectString, nil
+}
+
+// targetOf makes a target of its parts. An empty text is the operator's default.
+func (r resolver) targetOf(text, authSecret string, overTLS bool, tlsSecret, serverName string) (zookeeper.Target, error) {
+	own, err := r.ownTarget()
+	if err != nil {
+		return zookeeper.Target{}, err
+	}
+	target := own
+	if text == "" && len(own.Connect.Hosts) == 0 {
+		return zookeeper.Target{}, invalid("spec.connection.connectString is not set, and the operator has no default (zookeeper.connectString of its configuration)")
+	}
+	if text != "" {
+		parsed, err := zktypes.ParseConnectString(text)
+		if err != nil {
+			return zookeeper.Target{}, invalid("spec.connection: %v", err)
+		}
+		if parsed.String() != own.Connect.String() {
+			target = zookeeper.Target{Connect: parsed}
+		}
+	}
+	if authSecret != "" {
+		if target.Credential, err = r.credential(authSecret, "spec.connection.authSecretRef"); err != nil {
+			return zookeeper.Target{}, err
+		}
+	}
+	if overTLS || tlsSecret != "" {
+		if target.TLS, err = r.tls(tlsSecret, serverName); err != nil {
+			return zookeeper.Target{}, err
+		}
+	}
+	return target, nil
+}
+
+func (r resolver) ownTarget() (zookeeper.Target, error) {
+	if r.settings.Default == nil {
+		return zookeeper.Target{}, nil
+	}
+	own, err := r.settings.Default(r.obj.Namespace)
+	if err != nil {
+		return zookeeper.Target{}, fmt.Errorf("the operator's own ZooKeeper connection: %w", err)
+	}
+	return own, nil
+}
+
+func (r resolver) credential(name, field string) (zookeeper.Credential, error) {
+	secret, err := r.secret(name, field)
+	if err != nil {
+		return zookeeper.Credential{}, err
+	}
+	user, password := string(secret.Data[keyUsername]), string(secret.Data[keyPassword])
+	switch {
+	case user == "" || password == "":
+		return zookeeper.Credential{}, reconcile.Stalled(v1alpha1.ReasonSourceMissing,
+			"%s: Secret %s needs the keys %s and %s, not empty", field, name, keyUsername, keyPassword)
+	case strings.Contains(user, ":"):
+		return zookeeper.Credential{}, reconcile.Stalled(v1alpha1.ReasonInvalidSpec,
+			"%s: the %s in Secret %s has a colon, which ZooKeeper's digest scheme does not allow", field, keyUsername, name)
+	}
+	return zookeeper.Credential{User: user, Password: password}, nil
+}
+
+func (r resolver) tls(name, serverName string) (*zookeeper.TLS, error) {
+	out := &zookeeper.TLS{ServerName: serverName}
+	if name == "" {
+		return out, nil
+	}
+	secret, err := r.secret(name, "spec.connection.tls.secretRef")
+	if err != nil {
+		return nil, err
+	}
+	out.CA, out.Cert, out.Key = secret.Data[keyCA], secret.Data[keyCert], secret.Data[keyKey]
+	return out, nil
+}
+
+// data is what the znode should hold.
+func (r resolver) data() ([]byte, error) {
+	spec := &r.obj.Spec
+	var (
+		data []byte
+		err  error
+	)
+	switch {
+	case spec.DataFrom != nil && spec.DataFrom.ConfigMapKeyRef != nil:
+		data, err = r.configMapKey(spec.DataFrom.ConfigMapKeyRef, "spec.dataFrom.configMapKeyRef")
+	case spec.DataFrom != nil && spec.DataFrom.SecretKeyRef != nil:
+		data, err = r.secretKey(spec.DataFrom.SecretKeyRef, "spec.dataFrom.secretKeyRef")
+	case spec.StringData != nil:
+		data = []byte(*spec.StringData)
+	default:
+		data = spec.Data
+	}
+	switch {
+	case err != nil:
+		return nil, err
+	case len(data) > zktypes.MaxDataSize:
+		return nil, invalid("the data has %d bytes, and a znode holds at most %d", len(data), zktypes.MaxDataSize)
+	case spec.Encoding != v1alpha1.EncodingBinary && !utf8.Valid(data):
+		return nil, invalid("the data is not valid UTF-8: correct it, or set spec.encoding to binary")
+	}
+	return data, nil
+}
+
+// want is the znode as it should be on a target.
+func (r resolver) want(target zookeeper.Target) (znode.Want, []byte, error) {
+	data, err := r.data()
+	if err != nil {
+		return znode.Want{}, nil, err
+	}
+	spec := &r.obj.Spec
+	want := znode.Want{
+		Sum: zktypes.SumOf(data), Size: len(data),
+		CreateOnly: spec.SyncPolicy == v1alpha1.SyncCreateOnly,
+		ReportOnly: spec.DriftPolicy == v1alpha1.DriftReport,
+		Adoption:   adoption(spec.Adoption),
+		Identities: target.Identities(),
+	}
+	for _, identity := range want.Identities {
+		identity.Perms = zktypes.PermAll
+		want.ParentACL = append(want.ParentACL, identity)
+	}
+	if want.ACL, err = r.acl(); err != nil {
+		return znode.Want{}, nil, err
+	}
+	if len(spec.ACL) == 0 {
+		want.ACL = want.ParentACL
+	}
+	if len(want.ACL) == 0 {
+		return znode.Want{}, nil, reconcile.Stalled(v1alpha1.ReasonWouldLockOut,
+			"there is no credential for %s, so spec.acl has no default: set spec.connection.authSecretRef, or spec.acl", target.Connect.Ensemble())
+	}
+	// Without a credential, parents cannot be kept to the operator: they get what the author grants on the znode.
+	if len(want.ParentACL) == 0 {
+		want.ParentACL = want.ACL
+	}
+	return want, data, nil
+}
+
+func adoption(policy v1alpha1.ZnodeAdoption) znode.Adoption {
+	switch policy {
+	case v1alpha1.AdoptionIfEqual:
+		return znode.AdoptIfEqual
+	case v1alpha1.AdoptionForce:
+		return znode.AdoptForce
+	}
+	return znode.AdoptNever
+}
+
+func (r resolver) acl() ([]zktypes.ACL, error) {
+	var out []zktypes.ACL
+	for i, entry := range r.obj.Spec.ACL {
+		field := fmt.Sprintf("spec.acl[%d]", i)
+		perms, err := zktypes.ParsePerms(entry.Perms)
+		if err != nil {
+			return nil, invalid("%s: %v", field, err)
+		}
+		id := entry.ID
+		if entry.SecretRef != nil {
+			credential, err := r.credential(entry.SecretRef.Name, field+".secretRef")
+			if err != nil {
+				return nil, err
+			}
+			id = zktypes.DigestID(credential.User, credential.Password)
+		}
+		out = append(out, zktypes.ACL{Scheme: entry.Scheme, ID: id, Perms: perms})
+	}
+	return out, nil
+}
+
+func (r resolver) secret(name, field string) (*corev1.Secret, error) {
+	secret := &corev1.Secret{}
+	return secret, r.get(secret, name, field, "Secret")
+}
+
+func (r resolver) get(into client.Object, name, field, kind string) error {
+	err := r.reader.Get(r.ctx, types.NamespacedName{Namespace: r.obj.Namespace, Name: name}, into)
+	if apierrors.IsNotFound(err) {
+		return reconcile.Stalled(v1alpha1.ReasonSourceMissing, "%s: there is no %s %s in the namespace", field, kind, name)
+	}
+	return err
+}
+
+func (r resolver) secretKey(ref *v1alpha1.ObjectKeyReference, field string) ([]byte, error) {
+	secret, err := r.secret(ref.Name, field)
+	if err != nil {
+		return nil, err
+	}
+	if data, found := secret.Data[ref.Key]; found {
+		return data, nil
+	}
+	return nil, reconcile.Stalled(v1alpha1.ReasonSourceMissing, "%s: Secret %s has no key %s", field, ref.Name, ref.Key)
+}
+
+func (r resolver) configMapKey(ref *v1alpha1.ObjectKeyReference, field string) ([]byte, error) {
+	configMap := &corev1.ConfigMap{}
+	if err := r.get(configMap, ref.Name, field, "ConfigMap"); err != nil {
+		return nil, err
+	}
+	if data, found := configMap.Data[ref.Key]; found {
+		return []byte(data), nil
+	}
+	if data, found := configMap.BinaryData[ref.Key]; found {
+		return data, nil
+	}
+	return nil, reconcile.Stalled(v1alpha1.ReasonSourceMissing, "%s: ConfigMap %s has no key %s", field, ref.Name, ref.Key)
+}
+
+// stalled tells whether an error is about the object and not about the reader.
+func stalled(err error) bool {
+	var about *reconcile.StalledError
+	return errors.As(err, &about)
+}
