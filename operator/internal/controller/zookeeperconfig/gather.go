@@ -224,12 +224,17 @@ func (g *gatherer) look(target zookeeper.Target, path string) (Session, zktypes.
 		g.watched[session] = map[string]struct{}{}
 	}
 	g.watched[session][path] = struct{}{}
-	namespace, name, wake := g.obj.Namespace, g.obj.Name, g.Wake
-	node, err := session.Observe(g.ctx, path, zookeeper.Subscription{Key: g.key, Notify: func() { wake(namespace, name) }})
+	node, err := session.Observe(g.ctx, path, g.subscription(g.obj))
 	if err != nil {
 		return session, zktypes.Node{}, g.unavailable(err)
 	}
 	return session, node, nil
+}
+
+// subscription wakes the object.
+func (c *controller) subscription(obj *v1alpha1.ZooKeeperConfig) zookeeper.Subscription {
+	namespace, name, wake := obj.Namespace, obj.Name, c.Wake
+	return zookeeper.Subscription{Key: keyOf(obj), Notify: func() { wake(namespace, name) }}
 }
 
 // unavailable gives an error of a session its type.

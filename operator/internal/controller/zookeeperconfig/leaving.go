@@ -167,44 +167,53 @@ func (c *controller) hinder(key string, l leaving, text string) {
 // maxDeletes bounds the attempts of one pass of a finalizer, each at the version that was just seen.
 const maxDeletes = 4
 
+// ending is what became of a znode.
+type ending struct {
+	leaving
+	parting znode.Parting
+	detail  string
+}
+
 // finalize deletes or leaves what the object has, and lets the object go when nothing is left to wait for.
 func (c *controller) finalize(ctx context.Context, obj *v1alpha1.ZooKeeperConfig, observed Observation) error {
-	key := keyOf(obj)
-	type ending struct {
-		l       leaving
-		parting znode.Parting
-		detail  string
-	}
 	var endings []ending
 	for _, l := range observed.leaving {
-		end := ending{l: l}
-		for range maxDeletes {
-			var wait time.Duration
-			end.parting, end.detail, wait = znode.Part(l.release, c.Clock.Now())
-			if end.parting == znode.Await {
-				return reconcile.Wait(min(wait, c.retryOf(l)), v1alpha1.ReasonDeleting, "znode %s: %s", l.record.Path, end.detail)
-			}
-			if end.parting != znode.Delete {
-				break
-			}
-			if err := c.remove(ctx, key, l); err != nil {
-				return reconcile.Transient(err, v1alpha1.ReasonDeleting, "znode %s: deleting it failed", l.record.Path)
-			}
-			next, err := c.lookAgain(ctx, key, l)
-			if err != nil {
-				return err
-			}
-			if l = next; !l.release.Node.Exists && !l.release.Unseen {
-				break
-			}
+		end, err := c.end(ctx, obj, l)
+		if err != nil {
+			return err
 		}
 		endings = append(endings, end)
 	}
-	c.memory.forget(key)
+	c.memory.forget(keyOf(obj))
 	for _, end := range endings {
-		c.tell(obj, end.l, end.parting, end.detail)
+		c.tell(obj, end)
 	}
 	return nil
+}
+
+// end sees one znode off, or returns a *reconcile.WaitError.
+func (c *controller) end(ctx context.Context, obj *v1alpha1.ZooKeeperConfig, l leaving) (ending, error) {
+	deleted := false
+	for range maxDeletes {
+		parting, detail, wait := znode.Part(l.release, c.Clock.Now())
+		switch {
+		case parting == znode.Await:
+			return ending{}, reconcile.Wait(min(wait, c.retryOf(l)), v1alpha1.ReasonDeleting, "znode %s: %s", l.record.Path, detail)
+		case parting != znode.Delete && deleted && !l.release.Node.Exists:
+			return ending{leaving: l, parting: znode.Delete}, nil
+		case parting != znode.Delete:
+			return ending{leaving: l, parting: parting, detail: detail}, nil
+		}
+		if err := c.remove(ctx, keyOf(obj), l); err != nil {
+			return ending{}, reconcile.Transient(err, v1alpha1.ReasonDeleting, "znode %s: deleting it failed", l.record.Path)
+		}
+		deleted = true
+		var err error
+		if l, err = c.lookAgain(ctx, obj, l); err != nil {
+			return ending{}, err
+		}
+	}
+	return ending{}, reconcile.Wait(retryDelete, v1alpha1.ReasonDeleting, "znode %s: somebody changes it all the time", l.record.Path)
 }
 
 // retryOf is the time to the next look at a znode that cannot be deleted: an ensemble that is away wakes the object when
@@ -216,14 +225,14 @@ func (c *controller) retryOf(l leaving) time.Duration {
 	return retryDelete
 }
 
-func (c *controller) lookAgain(ctx context.Context, key string, l leaving) (leaving, error) {
+func (c *controller) lookAgain(ctx context.Context, obj *v1alpha1.ZooKeeperConfig, l leaving) (leaving, error) {
 	l.release.Obstacle = ""
-	c.memory.with(key, func(r *remembered) {
+	c.memory.with(keyOf(obj), func(r *remembered) {
 		if found, ok := r.obstacles[l.place()]; ok && c.Clock.Now().Before(found.until) {
 			l.release.Obstacle = found.text
 		}
 	})
-	node, err := l.session.Observe(ctx, l.record.Path, zookeeper.Subscription{Key: key})
+	node, err := l.session.Observe(ctx, l.record.Path, c.subscription(obj))
 	var away *zookeeper.UnavailableError
 	switch {
 	case errors.As(err, &away):
@@ -237,8 +246,8 @@ func (c *controller) lookAgain(ctx context.Context, key string, l leaving) (leav
 }
 
 // tell emits the event of a deletion: the object is gone before a status could carry it.
-func (c *controller) tell(obj *v1alpha1.ZooKeeperConfig, l leaving, parting znode.Parting, detail string) {
-	event := partingEvent(l, parting, detail)
+func (c *controller) tell(obj *v1alpha1.ZooKeeperConfig, end ending) {
+	event := partingEvent(end.leaving, end.parting, end.detail)
 	if c.Recorder != nil && event.Reason != "" {
 		c.Recorder.Eventf(obj, nil, event.Type, event.Reason, "Reconcile", "%s", event.Message)
 	}
@@ -259,5 +268,3 @@ func partingEvent(l leaving, parting znode.Parting, detail string) reconcile.Eve
 	}
 	return reconcile.Event{}
 }
-
-

@@ -1,0 +1,141 @@
+package zookeeperconfig
+
+import (
+	"context"
+	"fmt"
+	"sync"
+
+	"github.com/go-logr/logr"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/workqueue"
+	"k8s.io/utils/clock"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/metrics"
+	ctrlreconcile "sigs.k8s.io/controller-runtime/pkg/reconcile"
+	"sigs.k8s.io/controller-runtime/pkg/source"
+
+	"log/slog"
+
+	v1alpha1 "github.com/holdfast-io/holdfast/operator/api/v1alpha1"
+	"github.com/holdfast-io/holdfast/operator/internal/component"
+	"github.com/holdfast-io/holdfast/operator/internal/reconcile"
+	"github.com/holdfast-io/holdfast/operator/internal/zookeeper"
+)
+
+// Name is the component's name, by which a configuration disables it.
+const Name = "zookeeper-config"
+
+// Options are what the component needs of the operator. The zero value works: objects then name their connection.
+type Options struct {
+	// Settings of the kind.
+	Settings Settings
+	// Pool tunes the sessions. Log and Metrics are filled in.
+	Pool zookeeper.Options
+	// MaxConcurrent is the number of objects that are worked on at once. Zero: 1.
+	MaxConcurrent int
+	// Clock tells the time. Nil: the real one.
+	Clock clock.PassiveClock
+}
+
+// Component makes the kind a part of the operator.
+func Component(options Options) component.Component {
+	var pool *zookeeper.Pool
+	return component.Component{
+		Name:        Name,
+		AddToScheme: v1alpha1.AddToScheme,
+		Cache: map[client.Object]cache.ByObject{
+			&corev1.Secret{}:    {Field: secretsOfUse(), Transform: slim},
+			&corev1.ConfigMap{}: {Transform: slim},
+		},
+		Setup: func(ctx context.Context, mgr ctrl.Manager) error {
+			if options.Pool.Log == nil {
+				options.Pool.Log = slog.New(logr.ToSlogHandler(mgr.GetLogger().WithName("zookeeper")))
+			}
+			if options.Pool.Metrics == nil {
+				counters, err := zookeeper.NewMetrics(metrics.Registry)
+				if err != nil {
+					return fmt.Errorf("metrics of ZooKeeper: %w", err)
+				}
+				options.Pool.Metrics = counters
+			}
+			pool = zookeeper.New(options.Pool)
+			return setup(ctx, mgr, options, PoolSessions(pool))
+		},
+		Stop: func(ctx context.Context) error {
+			if pool == nil {
+				return nil
+			}
+			return pool.Close(ctx)
+		},
+	}
+}
+
+func setup(ctx context.Context, mgr ctrl.Manager, options Options, sessions Sessions) error {
+	if err := addIndexes(ctx, mgr.GetFieldIndexer()); err != nil {
+		return err
+	}
+	wake := &waker{}
+	c := newController(Parts{
+		Sessions: sessions, Wake: wake.wake, Candidates: candidates,
+		Recorder: mgr.GetEventRecorder("zookeeperconfig"), Clock: options.Clock,
+	}, options.Settings)
+	reader := mgr.GetClient()
+	return reconcile.Setup(ctx, mgr, c.kind(), reconcile.Options{
+		MaxConcurrent: options.MaxConcurrent, Clock: options.Clock,
+		Watches: func(b *builder.Builder) *builder.Builder {
+			return b.
+				Watches(&corev1.Secret{}, wakeUsers(reader, indexSecrets)).
+				Watches(&corev1.ConfigMap{}, wakeUsers(reader, indexConfigMaps)).
+				Watches(&v1alpha1.ZooKeeperConfig{}, wakeRivals(reader, c.memory)).
+				WatchesRawSource(wake.source())
+		},
+	})
+}
+
+// secretsOfUse leaves the Secrets out of the cache that no ZooKeeperConfig has a use for, and that are large or many.
+func secretsOfUse() fields.Selector {
+	return fields.AndSelectors(
+		fields.OneTermNotEqualSelector("type", "helm.sh/release.v1"),
+		fields.OneTermNotEqualSelector("type", string(corev1.SecretTypeServiceAccountToken)),
+		fields.OneTermNotEqualSelector("type", string(corev1.SecretTypeDockerConfigJson)),
+	)
+}
+
+// slim drops the metadata that nothing here looks at.
+func slim(in any) (any, error) {
+	if obj, ok := in.(client.Object); ok {
+		obj.SetManagedFields(nil)
+		obj.SetAnnotations(nil)
+		obj.SetLabels(nil)
+	}
+	return in, nil
+}
+
+// waker puts objects into the controller's queue, once that runs. Before, there is no need: every object is in it then.
+type waker struct {
+	mu    sync.Mutex
+	queue workqueue.TypedRateLimitingInterface[ctrlreconcile.Request]
+}
+
+func (w *waker) source() source.Source {
+	return source.Func(func(_ context.Context, queue workqueue.TypedRateLimitingInterface[ctrlreconcile.Request]) error {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		w.queue = queue
+		return nil
+	})
+}
+
+func (w *waker) wake(namespace, name string) {
+	w.mu.Lock()
+	queue := w.queue
+	w.mu.Unlock()
+	if queue != nil {
+		queue.Add(ctrlreconcile.Request{NamespacedName: types.NamespacedName{Namespace: namespace, Name: name}})
+	}
+}

@@ -1,0 +1,324 @@
+package zookeeperconfig
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+
+	v1alpha1 "github.com/holdfast-io/holdfast/operator/api/v1alpha1"
+	"github.com/holdfast-io/holdfast/operator/internal/plan/znode"
+	"github.com/holdfast-io/holdfast/operator/internal/reconcile"
+	"github.com/holdfast-io/holdfast/operator/internal/zookeeper"
+)
+
+type plan = reconcile.Plan[*v1alpha1.ZooKeeperConfig]
+
+// status is what a plan says of the znode.
+type status struct {
+	state   v1alpha1.ZnodeState
+	synced  metav1.ConditionStatus
+	reason  string
+	message string
+	drift   string
+	// record is the znode that the object has; nil leaves the one on record.
+	record *v1alpha1.ZnodeRecord
+	// drop removes the record: the znode is not the object's.
+	drop bool
+	// superseded replaces the list when moved is set.
+	superseded []v1alpha1.SupersededZnode
+	moved      bool
+}
+
+// decide plans one pass: at most one change, and the status as it is before that change.
+func (c *controller) decide(obj *v1alpha1.ZooKeeperConfig, o Observation, now time.Time) plan {
+	if o.problem != nil {
+		return c.decideProblem(o, now)
+	}
+	if o.denied && o.node.Exists && o.record == nil {
+		return c.decideDenied(obj, o, now)
+	}
+	d := znode.Decide(o.want, o.node, o.record, o.claimed)
+	switch d.Verb {
+	case znode.Create, znode.SetACL, znode.SetData:
+		return c.decideChange(obj, o, d, now)
+	case znode.Report:
+		return c.conclude(now, status{
+			state: v1alpha1.ZnodeOutOfSync, synced: metav1.ConditionFalse, reason: v1alpha1.ReasonDrifted,
+			message: "somebody else changed the znode, and driftPolicy is Report", drift: d.Detail,
+		}, reconcile.Stalled(v1alpha1.ReasonDrifted, "the znode differs from what is declared (%s), and driftPolicy is Report", d.Detail))
+	case znode.Refuse:
+		return c.decideRefusal(obj, d, now)
+	}
+	return c.decideInPlace(obj, o, d, now)
+}
+
+func (c *controller) decideProblem(o Observation, now time.Time) plan {
+	var about *reconcile.StalledError
+	var unknown *reconcile.UnknownError
+	out := status{state: v1alpha1.ZnodeError, synced: metav1.ConditionUnknown, message: o.problem.Error()}
+	switch {
+	case errors.As(o.problem, &about):
+		out.synced, out.reason = metav1.ConditionFalse, about.Reason
+	case errors.As(o.problem, &unknown):
+		out.reason = unknown.Reason
+	}
+	return c.conclude(now, out, o.problem)
+}
+
+// decideDenied voids a claim whose creation was answered with "exists": were it left, an equal znode that somebody else
+// made in that moment would be taken for ours after a restart.
+func (c *controller) decideDenied(obj *v1alpha1.ZooKeeperConfig, o Observation, now time.Time) plan {
+	key := keyOf(obj)
+	out := c.conclude(now, pending("somebody else created the znode at the same time"), nil)
+	out.Effect = &reconcile.Effect{
+		What:  "take the claim to the znode back",
+		Claim: map[string]string{v1alpha1.AnnotationZnodeClaim: "void"},
+		Run: func(context.Context) error {
+			c.memory.with(key, func(r *remembered) { r.denied = "" })
+			return nil
+		},
+	}
+	return out
+}
+
+func pending(message string) status {
+	return status{state: v1alpha1.ZnodePending, synced: metav1.ConditionFalse, reason: v1alpha1.ReasonProgressing, message: message}
+}
+
+var changing = map[znode.Verb]string{
+	znode.Create: "create the znode", znode.SetACL: "set the access control list of the znode", znode.SetData: "set the data of the znode",
+}
+
+// decideChange plans one change of the znode.
+func (c *controller) decideChange(obj *v1alpha1.ZooKeeperConfig, o Observation, d znode.Decision, now time.Time) plan {
+	what := changing[d.Verb] + " " + obj.Spec.Path
+	view := pending("the operator is to " + what)
+	if obj.Spec.Paused {
+		view = status{
+			state: v1alpha1.ZnodeOutOfSync, synced: metav1.ConditionFalse, reason: v1alpha1.ReasonPaused,
+			message: "paused: would " + what, drift: d.Detail,
+		}
+	}
+	out := c.conclude(now, view, nil)
+	connect := o.target.Connect.String()
+	effect := &reconcile.Effect{What: what}
+	switch {
+	case d.Verb == znode.Create:
+		effect.Claim = map[string]string{v1alpha1.AnnotationZnodeClaim: znode.NewClaim(connect, obj.Spec.Path, o.want, recorded(obj)).String()}
+	case d.Takes:
+		effect.Claim = map[string]string{v1alpha1.AnnotationZnodeClaim: znode.NewTaking(connect, obj.Spec.Path, o.node, recorded(obj)).String()}
+	}
+	key, path := keyOf(obj), obj.Spec.Path
+	effect.Run = func(ctx context.Context) error { return c.change(ctx, key, path, effect, o, d) }
+	out.Effect = effect
+	return out
+}
+
+// recorded is the record that a claim names, wherever it is.
+func recorded(obj *v1alpha1.ZooKeeperConfig) *znode.Record {
+	if obj.Status.Znode == nil {
+		return nil
+	}
+	return &znode.Record{Czxid: znode.ParseZxid(obj.Status.Znode.Czxid)}
+}
+
+// change makes the change that was decided on. Losing a race to somebody else is no error: the pass looks again.
+func (c *controller) change(ctx context.Context, key, path string, effect *reconcile.Effect, o Observation, d znode.Decision) error {
+	var err error
+	switch d.Verb {
+	case znode.Create:
+		c.memory.with(key, func(r *remembered) { r.denied = "" })
+		if _, err = o.session.Create(ctx, key, path, o.data, o.want.ACL); errors.Is(err, zookeeper.ErrNoNode) {
+			if err = o.session.EnsureParents(ctx, path, o.want.ParentACL); err == nil {
+				_, err = o.session.Create(ctx, key, path, o.data, o.want.ACL)
+			}
+		}
+		c.noteCreation(key, effect.Claim[v1alpha1.AnnotationZnodeClaim], err)
+	case znode.SetACL:
+		_, err = o.session.SetACL(ctx, key, path, o.want.ACL, o.node.Aversion)
+	case znode.SetData:
+		_, err = o.session.Set(ctx, key, path, o.data, o.node.Version)
+	}
+	if err == nil {
+		c.memory.with(key, func(r *remembered) {
+			r.change = &change{cause: d.Cause, detail: d.Detail}
+		})
+	}
+	return typed(err, path)
+}
+
+// noteCreation remembers how a creation was answered. After one that was not answered, "exists" may be our own doing.
+func (c *controller) noteCreation(key, claim string, err error) {
+	c.memory.with(key, func(r *remembered) {
+		var away *zookeeper.UnavailableError
+		switch {
+		case errors.As(err, &away):
+			r.unsure = claim
+		case errors.Is(err, zookeeper.ErrNodeExists) && r.unsure != claim:
+			r.denied = claim
+		case err == nil:
+			r.unsure = ""
+		}
+	})
+}
+
+// accessRecheck is the time to the next try after ZooKeeper refused one: nothing tells when a list above is changed.
+const accessRecheck = time.Minute
+
+// typed gives an error of ZooKeeper the type by which the reconciler goes on.
+func typed(err error, path string) error {
+	var away *zookeeper.UnavailableError
+	switch {
+	case err == nil, errors.Is(err, zookeeper.ErrBadVersion), errors.Is(err, zookeeper.ErrNodeExists), errors.Is(err, zookeeper.ErrNoNode):
+		return nil
+	case errors.As(err, &away):
+		return unknown(away)
+	case errors.Is(err, zookeeper.ErrNoAuth):
+		return &reconcile.StalledError{
+			Reason: v1alpha1.ReasonAccessDenied, After: accessRecheck,
+			Message: fmt.Sprintf("znode %s: ZooKeeper does not let the operator's credential do it: the access control list of the znode or of one above is in the way", path),
+		}
+	case errors.Is(err, zookeeper.ErrInvalidACL):
+		return reconcile.Stalled(v1alpha1.ReasonInvalidSpec, "znode %s: ZooKeeper refuses the access control list: an identity in spec.acl is malformed, or the server does not know its scheme", path)
+	case errors.Is(err, context.Canceled):
+		return err
+	}
+	return reconcile.Transient(err, v1alpha1.ReasonProgressing, "znode %s: ZooKeeper answered with an error; it is tried again", path)
+}
+
+func (c *controller) decideRefusal(obj *v1alpha1.ZooKeeperConfig, d znode.Decision, now time.Time) plan {
+	reason := map[znode.Refusal]string{
+		znode.Exists: v1alpha1.ReasonAlreadyExists, znode.LockOut: v1alpha1.ReasonWouldLockOut, znode.Hidden: v1alpha1.ReasonAccessDenied,
+	}[d.Refusal]
+	message := fmt.Sprintf("znode %s: %s", obj.Spec.Path, d.Detail)
+	return c.conclude(now, status{
+		state: v1alpha1.ZnodeError, synced: metav1.ConditionFalse, reason: reason, message: message,
+	}, reconcile.Stalled(reason, "%s", message))
+}
+
+// decideInPlace reports a znode that is as declared, or that is left as it is because the object wants that, and sees off
+// those that the object had before.
+func (c *controller) decideInPlace(obj *v1alpha1.ZooKeeperConfig, o Observation, d znode.Decision, now time.Time) plan {
+	view := status{
+		state: v1alpha1.ZnodeSynced, synced: metav1.ConditionTrue, reason: v1alpha1.ReasonReady,
+		message: "the znode is as declared", moved: true,
+	}
+	var events []reconcile.Event
+	if d.Ours {
+		record := recordOf(obj, o)
+		view.record = &record
+		events = syncEvents(obj, o, d, record)
+	} else {
+		view.message, view.drop = d.Detail, true
+	}
+	effect, unready := c.seeOff(obj, o, now, &view, &events)
+	if d.Ours && effect == nil && !controllerutil.ContainsFinalizer(obj, v1alpha1.FinalizerZnode) {
+		// What is on record must be protected, also when nothing had to be changed.
+		effect = &reconcile.Effect{What: "take over the znode " + obj.Spec.Path, Run: func(context.Context) error { return nil }}
+	}
+	out := c.conclude(now, view, unready)
+	out.Message = fmt.Sprintf("znode %s: %s", obj.Spec.Path, view.message)
+	out.Events, out.Effect = events, effect
+	return out
+}
+
+// seeOff decides on the znodes that the object moved away from: the next one to delete, what there is to wait for, which
+// stay on record, and what is to be told of the others.
+func (c *controller) seeOff(obj *v1alpha1.ZooKeeperConfig, o Observation, now time.Time, view *status, events *[]reconcile.Event) (effect *reconcile.Effect, unready error) {
+	key := keyOf(obj)
+	for _, l := range o.leaving {
+		parting, detail, wait := znode.Part(l.release, now)
+		switch parting {
+		case znode.Delete:
+			if effect == nil {
+				effect = &reconcile.Effect{
+					What: fmt.Sprintf("delete the znode %s of %s, which the object moved away from", l.record.Path, l.record.ConnectString),
+					Run:  func(ctx context.Context) error { return typed(c.remove(ctx, key, l), l.record.Path) },
+				}
+			}
+		case znode.Await:
+			unready = reconcile.Wait(min(wait, c.retryOf(l)), v1alpha1.ReasonProgressing,
+				"the znode stands, and %s, which the object moved away from, is still to be deleted: %s", l.record.Path, detail)
+		default:
+			if event := partingEvent(l, parting, detail); event.Reason != "" {
+				*events = append(*events, event)
+			}
+			continue
+		}
+		view.superseded = append(view.superseded, v1alpha1.SupersededZnode{Znode: l.record, Since: metav1.NewTime(l.since.Truncate(time.Second))})
+	}
+	return effect, unready
+}
+
+// recordOf is the record of the znode that was seen.
+func recordOf(obj *v1alpha1.ZooKeeperConfig, o Observation) v1alpha1.ZnodeRecord {
+	out := v1alpha1.ZnodeRecord{
+		ConnectString: o.target.Connect.String(), Path: obj.Spec.Path, Czxid: znode.FormatZxid(o.node.Czxid),
+		Version: o.node.Version, ACLVersion: o.node.Aversion, Size: int64(o.node.Size), Hash: o.node.Sum.Short(),
+	}
+	if connection := obj.Spec.Connection; connection != nil {
+		if connection.AuthSecretRef != nil {
+			out.AuthSecretName = connection.AuthSecretRef.Name
+		}
+		if connection.TLS != nil && connection.TLS.SecretRef != nil {
+			out.TLSSecretName = connection.TLS.SecretRef.Name
+		}
+	}
+	return out
+}
+
+// syncEvents tell what was done, once: when the record that says so is written.
+func syncEvents(obj *v1alpha1.ZooKeeperConfig, o Observation, d znode.Decision, record v1alpha1.ZnodeRecord) []reconcile.Event {
+	before := obj.Status.Znode
+	tell := func(reason, format string, args ...any) []reconcile.Event {
+		return []reconcile.Event{{Type: corev1.EventTypeNormal, Reason: reason, Message: fmt.Sprintf(format, args...)}}
+	}
+	cause, detail := d.Cause, d.Detail
+	if o.change != nil {
+		cause, detail = o.change.cause, o.change.detail
+	}
+	switch {
+	case before != nil && *before == record:
+		return nil
+	case cause == znode.ByDrift:
+		return tell(v1alpha1.ReasonDriftCorrected, "somebody changed the znode %s, and it was put right: %s", record.Path, detail)
+	case before == nil && cause == znode.ByAdoption:
+		return tell(v1alpha1.ReasonAdopted, "the znode %s existed and was adopted", record.Path)
+	case before == nil || before.Path != record.Path || before.ConnectString != record.ConnectString:
+		return tell(v1alpha1.ReasonCreated, "the znode %s was created: %d bytes (sha256 %s)", record.Path, record.Size, record.Hash)
+	case before.Version != record.Version || before.ACLVersion != record.ACLVersion:
+		return tell(v1alpha1.ReasonUpdated, "the znode %s was changed: %d bytes (sha256 %s)", record.Path, record.Size, record.Hash)
+	}
+	return nil
+}
+
+// conclude makes a plan of a status and of what keeps the object from being ready.
+func (c *controller) conclude(now time.Time, s status, unready error) plan {
+	out := plan{
+		Unready: unready,
+		Conditions: []metav1.Condition{{
+			Type: v1alpha1.ConditionSynced, Status: s.synced, Reason: s.reason, Message: s.message,
+		}},
+	}
+	out.Status = func(obj *v1alpha1.ZooKeeperConfig) {
+		st := &obj.Status
+		st.State, st.Message, st.Drift = s.state, s.message, s.drift
+		switch {
+		case s.drop:
+			st.Znode = nil
+		case s.record != nil && (st.Znode == nil || *st.Znode != *s.record):
+			// The record differs from the one there exactly when something was synced.
+			record, at := *s.record, metav1.NewTime(now.Truncate(time.Second))
+			st.Znode, st.LastSyncedTime = &record, &at
+		}
+		if s.moved {
+			st.Superseded = s.superseded
+		}
+	}
+	return out
+}
