@@ -2,8 +2,6 @@ package lease_test
 
 import (
 	"context"
-	"net"
-	"sync"
 	"testing"
 	"time"
 
@@ -69,12 +67,12 @@ func TestLeaseIsKeptUntilReleased(t *testing.T) {
 }
 
 func TestLossIsNoticedWithoutTheService(t *testing.T) {
-	link := newLink(t, leasetest.Start(t, leasetest.Options("alone")).Address)
-	client := dial(t, link.address)
+	link := leasetest.NewLink(t, leasetest.Start(t, leasetest.Options("alone")).Address)
+	client := dial(t, link.Address)
 	held, err := client.Acquire(within(t, 10*time.Second), "n", lease.WithTTL(2*time.Second))
 	require.NoError(t, err)
 	cut := time.Now()
-	link.cut()
+	link.Cut()
 	select {
 	case <-held.Done():
 	case <-time.After(10 * time.Second):
@@ -104,64 +102,4 @@ func TestRevocation(t *testing.T) {
 		t.Fatal("not heard")
 	}
 	require.ErrorIs(t, held.Err(), lease.ErrNotHeld)
-}
-
-// link is a TCP proxy that can be cut so that packets vanish: connections stay open and nothing arrives.
-type link struct {
-	address string
-	mu      sync.Mutex
-	isCut   bool
-}
-
-func (l *link) cut() {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.isCut = true
-}
-
-func (l *link) open() bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return !l.isCut
-}
-
-func newLink(t *testing.T, target string) *link {
-	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	t.Cleanup(func() { _ = listener.Close() })
-	l := &link{address: listener.Addr().String()}
-	pipe := func(from, to net.Conn) {
-		buffer := make([]byte, 32<<10)
-		for {
-			n, err := from.Read(buffer)
-			if err != nil {
-				_ = to.Close()
-				return
-			}
-			if !l.open() {
-				continue
-			}
-			if _, err := to.Write(buffer[:n]); err != nil {
-				_ = from.Close()
-				return
-			}
-		}
-	}
-	go func() {
-		for {
-			client, err := listener.Accept()
-			if err != nil {
-				return
-			}
-			server, err := net.Dial("tcp", target)
-			if err != nil {
-				_ = client.Close()
-				continue
-			}
-			go pipe(client, server)
-			go pipe(server, client)
-		}
-	}()
-	return l
 }

@@ -1,0 +1,127 @@
+package service_test
+
+import (
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	"github.com/holdfast-io/holdfast/operator/internal/lease/leasetest"
+	"github.com/holdfast-io/holdfast/operator/lease/leasestatus"
+	"github.com/holdfast-io/holdfast/operator/lease/leasev1"
+)
+
+// A replica whose link to etcd is cut must stop answering before another one serves its shards, although it cannot know when
+// that happens. It is asked directly, so that it cannot forward.
+func TestADeposedOwnerStopsInTime(t *testing.T) {
+	etcd, _ := leasetest.Etcd(t)
+	link := leasetest.NewLink(t, etcd.Endpoint())
+	cutOff := leasetest.Options("cut-off")
+	cutOff.EtcdEndpoints = []string{link.Address}
+	old := leasetest.Start(t, cutOff)
+	oldClient := leasev1.NewLeaseServiceClient(leasetest.Dial(t, old.Address))
+	held := acquire(t, oldClient, "n", "one", time.Minute)
+
+	other := leasetest.Options("other")
+	other.EtcdEndpoints = []string{etcd.Endpoint()}
+	next := leasetest.Start(t, other)
+	nextClient := leasev1.NewLeaseServiceClient(leasetest.Dial(t, next.Address))
+	// Find a name that is still served by the first replica.
+	name := ""
+	for i := 0; name == ""; i++ {
+		candidate := fmt.Sprintf("n%d", i)
+		if ownerOf(t, nextClient, candidate) == old.Address {
+			name = candidate
+		}
+	}
+	held = acquire(t, nextClient, name, "one", time.Minute)
+
+	link.Cut()
+	cut := time.Now()
+	direct := metadata.AppendToOutgoingContext(t.Context(), "holdfast-forwarded", "1")
+	keep := &leasev1.KeepAliveRequest{Name: name, Token: held.GetToken()}
+	var mu sync.Mutex
+	var lastOld time.Time // when the last keepalive was sent that the old owner acknowledged
+	stop := make(chan struct{})
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		for {
+			sent := time.Now()
+			if _, err := oldClient.KeepAlive(direct, keep); err == nil {
+				mu.Lock()
+				lastOld = sent
+				mu.Unlock()
+			} else {
+				assert.Equal(t, "STORE_UNAVAILABLE", reasonOrMoved(err))
+			}
+			select {
+			case <-stop:
+				return
+			case <-time.After(time.Millisecond):
+			}
+		}
+	})
+	var firstNew time.Time // when the first answer of the new owner arrived
+	require.Eventually(t, func() bool {
+		_, err := nextClient.KeepAlive(direct, keep)
+		firstNew = time.Now()
+		return err == nil
+	}, 15*time.Second, time.Millisecond)
+	close(stop)
+	wg.Wait()
+	require.False(t, lastOld.IsZero(), "the old owner went on for a while")
+	assert.Less(t, lastOld, firstNew)
+	assert.Less(t, lastOld.Sub(cut), 2*time.Second, "and stopped within the session TTL")
+	t.Logf("the old owner answered for %s after the cut; the new one from %s on", lastOld.Sub(cut), firstNew.Sub(cut))
+
+	link.Restore()
+	leasetest.AwaitStatus(t, old.Address, "the old owner is back", func(s *leasestatus.GetStatusResponse) bool {
+		return s.GetReady() && s.GetShards() == 8
+	})
+	_, err := oldClient.KeepAlive(t.Context(), keep)
+	require.NoError(t, err)
+}
+
+// reasonOrMoved folds the two ways in which a deposed owner refuses: it is not certain, or knows already that it lost its shards.
+func reasonOrMoved(err error) string {
+	if r := reason(err); r != "NOT_OWNER" {
+		return r
+	}
+	return "STORE_UNAVAILABLE"
+}
+
+// Many leases that expire together cost few transactions and do not hold up others.
+func TestAMassExpiryIsCheap(t *testing.T) {
+	const leases = 2000
+	etcd, inner := leasetest.Etcd(t)
+	opts := leasetest.Options("alone")
+	opts.EtcdEndpoints, opts.Shards = []string{etcd.Endpoint()}, 64
+	replica := leasetest.Start(t, opts)
+	conn := leasetest.Dial(t, replica.Address)
+	client := leasev1.NewLeaseServiceClient(conn)
+	var wg sync.WaitGroup
+	for w := range 100 {
+		wg.Go(func() {
+			for i := range leases / 100 {
+				_, err := client.Acquire(t.Context(), &leasev1.AcquireRequest{
+					Name: fmt.Sprintf("mass/%d/%d", w, i), Ttl: durationpb.New(6 * time.Second),
+				})
+				assert.NoError(t, err)
+			}
+		})
+	}
+	wg.Wait()
+	before, err := inner.Status(t.Context(), "")
+	require.NoError(t, err)
+	leasetest.AwaitStatus(t, replica.Address, "all have expired", func(s *leasestatus.GetStatusResponse) bool { return s.GetActiveLeases() == 0 })
+	after, err := inner.Status(t.Context(), "")
+	require.NoError(t, err)
+	entries := after.RaftIndex - before.RaftIndex
+	assert.Less(t, entries, uint64(leases/20), "raft entries for %d expiries", leases)
+	t.Logf("%d leases expired in %d raft entries", leases, entries)
+}
