@@ -14,6 +14,7 @@ import (
 
 	"github.com/holdfast-io/holdfast/operator/lease"
 	"github.com/holdfast-io/holdfast/operator/lease/leasestatus"
+	"github.com/holdfast-io/holdfast/operator/lease/leasetls"
 	"github.com/holdfast-io/holdfast/operator/lease/leasev1"
 )
 
@@ -24,6 +25,8 @@ type app struct {
 	server   string
 	output   string
 	timeout  time.Duration
+	tls      leasetls.Files
+	secure   bool
 }
 
 func newRoot(in io.Reader, out, errOut io.Writer) *cobra.Command {
@@ -50,6 +53,10 @@ func newRoot(in io.Reader, out, errOut io.Writer) *cobra.Command {
 	flags.StringVar(&a.server, "server", server, "host:port of the lease service (default $LEASECTL_SERVER)")
 	flags.StringVarP(&a.output, "output", "o", "table", "table or json")
 	flags.DurationVar(&a.timeout, "timeout", 10*time.Second, "how long a call may take that does not wait for a lease")
+	flags.BoolVar(&a.secure, "tls", false, "use TLS; implied by the next three")
+	flags.StringVar(&a.tls.CA, "ca", os.Getenv("LEASECTL_CA"), "authorities (PEM) of the server's certificate (default $LEASECTL_CA, else the system's)")
+	flags.StringVar(&a.tls.Cert, "cert", os.Getenv("LEASECTL_CERT"), "client certificate (PEM, default $LEASECTL_CERT)")
+	flags.StringVar(&a.tls.Key, "key", os.Getenv("LEASECTL_KEY"), "key (PEM) of --cert (default $LEASECTL_KEY)")
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return &usageError{err} })
 	root.SetIn(in)
 	root.SetOut(out)
@@ -77,7 +84,14 @@ type clients struct {
 
 // connect makes clients; it does not reach out to the server yet.
 func (a *app) connect() (*clients, error) {
-	conn, err := grpc.NewClient(a.server, grpc.WithTransportCredentials(insecure.NewCredentials()))
+	creds := insecure.NewCredentials()
+	if a.secure || a.tls != (leasetls.Files{}) {
+		if err := a.tls.Validate(); err != nil {
+			return nil, &usageError{fmt.Errorf("--ca, --cert, --key: %w", err)}
+		}
+		creds = leasetls.ClientCredentials(a.tls)
+	}
+	conn, err := grpc.NewClient(a.server, grpc.WithTransportCredentials(creds))
 	if err != nil {
 		return nil, &usageError{fmt.Errorf("--server is %q: %w", a.server, err)}
 	}

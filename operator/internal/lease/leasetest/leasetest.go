@@ -11,11 +11,13 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/credentials/insecure"
 
 	"github.com/holdfast-io/holdfast/operator/internal/lease/embedded"
 	"github.com/holdfast-io/holdfast/operator/internal/lease/service"
 	"github.com/holdfast-io/holdfast/operator/lease/leasestatus"
+	"github.com/holdfast-io/holdfast/operator/lease/leasetls"
 )
 
 // startTimeout bounds how long anything may take to become ready.
@@ -87,7 +89,11 @@ func Start(t testing.TB, opts service.Options) *Replica {
 	case <-time.After(startTimeout):
 		t.Fatal("the service does not start")
 	}
-	AwaitReady(t, r.Address)
+	creds := insecure.NewCredentials()
+	if opts.TLS.Cert != "" {
+		creds = leasetls.ClientCredentials(opts.TLS)
+	}
+	awaitStatus(t, DialWith(t, r.Address, creds), "all shards are served", allServed)
 	return r
 }
 
@@ -109,7 +115,13 @@ func (r *Replica) Stop(t testing.TB) {
 // Dial connects to a service until the test ends.
 func Dial(t testing.TB, address string) *grpc.ClientConn {
 	t.Helper()
-	conn, err := grpc.NewClient(address, grpc.WithTransportCredentials(insecure.NewCredentials()))
+	return DialWith(t, address, insecure.NewCredentials())
+}
+
+// DialWith connects to a service with credentials until the test ends.
+func DialWith(t testing.TB, address string, creds credentials.TransportCredentials) *grpc.ClientConn {
+	t.Helper()
+	conn, err := grpc.NewClient(address, grpc.WithTransportCredentials(creds))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -117,24 +129,26 @@ func Dial(t testing.TB, address string) *grpc.ClientConn {
 	return conn
 }
 
-// AwaitReady waits until a service serves and all shards have an owner.
-func AwaitReady(t testing.TB, address string) {
-	t.Helper()
-	AwaitStatus(t, address, "all shards are served", func(s *leasestatus.GetStatusResponse) bool {
-		var served int32
-		for _, r := range s.GetReplicas() {
-			served += r.GetShards()
-		}
-		return s.GetReady() && s.GetLeader() != "" && served == s.GetShardsTotal()
-	})
+// allServed says that a service serves and all shards have an owner.
+func allServed(s *leasestatus.GetStatusResponse) bool {
+	var served int32
+	for _, r := range s.GetReplicas() {
+		served += r.GetShards()
+	}
+	return s.GetReady() && s.GetLeader() != "" && served == s.GetShardsTotal()
 }
 
 // AwaitStatus follows a service's status until a condition holds.
 func AwaitStatus(t testing.TB, address, what string, ok func(*leasestatus.GetStatusResponse) bool) *leasestatus.GetStatusResponse {
 	t.Helper()
+	return awaitStatus(t, Dial(t, address), what, ok)
+}
+
+func awaitStatus(t testing.TB, conn *grpc.ClientConn, what string, ok func(*leasestatus.GetStatusResponse) bool) *leasestatus.GetStatusResponse {
+	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), startTimeout)
 	defer cancel()
-	stream, err := leasestatus.NewLeaseStatusServiceClient(Dial(t, address)).WatchStatus(ctx, &leasestatus.WatchStatusRequest{}, grpc.WaitForReady(true))
+	stream, err := leasestatus.NewLeaseStatusServiceClient(conn).WatchStatus(ctx, &leasestatus.WatchStatusRequest{}, grpc.WaitForReady(true))
 	if err != nil {
 		t.Fatal(err)
 	}

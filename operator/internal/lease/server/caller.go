@@ -2,19 +2,21 @@ package server
 
 import (
 	"context"
-	"crypto/x509"
 
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/peer"
+
+	"github.com/holdfast-io/holdfast/operator/lease/leasetls"
 )
 
 const (
 	// forwardedKey marks a call that another replica passed on. Such a call is never passed on again, so
 	// that replicas that disagree about an owner cannot send it in circles.
 	forwardedKey = "holdfast-forwarded"
-	// callerKey carries the label of the caller of a forwarded call.
-	callerKey = "holdfast-caller"
+	// callerKey and identityKey carry the address and the identity of the caller of a forwarded call.
+	callerKey   = "holdfast-caller"
+	identityKey = "holdfast-identity-bin"
 	// shardsKey says which shards a forwarded List is about.
 	shardsKey = "holdfast-shards"
 	// ownerKey tells a client, in the header of an answer, which replica it might have asked directly.
@@ -38,33 +40,37 @@ func (c caller) label() string {
 	return c.address
 }
 
-func callerOf(ctx context.Context) caller {
+// callerOf tells who makes a call. What a forwarded call says about its first caller is believed only from another
+// replica: with TLS, one whose certificate is for the same identity as ours.
+func (s *Server) callerOf(ctx context.Context) caller {
 	var c caller
+	secure := false
 	if p, ok := peer.FromContext(ctx); ok {
 		c.address = p.Addr.String()
-		if tls, ok := p.AuthInfo.(credentials.TLSInfo); ok && len(tls.State.VerifiedChains) > 0 {
-			c.identity = certificateIdentity(tls.State.VerifiedChains[0][0])
+		var info credentials.TLSInfo
+		if info, secure = p.AuthInfo.(credentials.TLSInfo); secure && len(info.State.VerifiedChains) > 0 {
+			c.identity = leasetls.Identity(info.State.VerifiedChains[0][0])
 		}
 	}
 	md, _ := metadata.FromIncomingContext(ctx)
-	if c.forwarded = len(md.Get(forwardedKey)) > 0; c.forwarded {
-		if label := md.Get(callerKey); len(label) > 0 {
-			c.address = label[0]
-		}
-		if shards := md.Get(shardsKey); len(shards) > 0 {
-			c.shards = shards[0]
-		}
+	if len(md.Get(forwardedKey)) == 0 || (secure && !s.isPeer(c.identity)) {
+		return c
 	}
+	c.forwarded, c.identity = true, first(md.Get(identityKey))
+	if label := first(md.Get(callerKey)); label != "" {
+		c.address = label
+	}
+	c.shards = first(md.Get(shardsKey))
 	return c
 }
 
-// certificateIdentity is a certificate's URI (SPIFFE), else its first DNS name, else its common name.
-func certificateIdentity(cert *x509.Certificate) string {
-	switch {
-	case len(cert.URIs) > 0:
-		return cert.URIs[0].String()
-	case len(cert.DNSNames) > 0:
-		return cert.DNSNames[0]
+func (s *Server) isPeer(identity string) bool {
+	return identity != "" && s.opts.Identity != nil && identity == s.opts.Identity()
+}
+
+func first(values []string) string {
+	if len(values) == 0 {
+		return ""
 	}
-	return cert.Subject.CommonName
+	return values[0]
 }

@@ -33,7 +33,7 @@ func (e *elections) Campaign(ctx context.Context, req *leasev1.CampaignRequest) 
 	}
 	return &leasev1.CampaignResponse{
 		Leader: &leasev1.Leader{
-			Candidate: req.GetCandidate(), Identity: callerOf(ctx).identity, Token: grant.GetToken(), Value: req.GetValue(),
+			Candidate: req.GetCandidate(), Identity: e.server.callerOf(ctx).identity, Token: grant.GetToken(), Value: req.GetValue(),
 			Metadata: req.GetMetadata(), ElectedAt: timestamppb.Now(),
 		},
 		Ttl: grant.GetTtl(), ExpiresIn: grant.GetExpiresIn(), Revision: grant.GetRevision(), GraceUntil: grant.GetGraceUntil(),
@@ -105,7 +105,7 @@ func (e *elections) Proclaim(ctx context.Context, req *leasev1.ProclaimRequest) 
 		}
 		return &leasev1.ProclaimResponse{Revision: changed.Revision}, nil
 	}
-	got, err := onConn(ctx, e.server, callerOf(ctx), req.GetName(), local,
+	got, err := onConn(ctx, e.server, e.server.callerOf(ctx), req.GetName(), local,
 		func(ctx context.Context, conn *grpc.ClientConn) (*leasev1.ProclaimResponse, error) {
 			return leasev1.NewElectionServiceClient(conn).Proclaim(ctx, req)
 		})
@@ -137,7 +137,7 @@ func (e *elections) Transfer(ctx context.Context, req *leasev1.TransferRequest) 
 		}
 		return &leasev1.TransferResponse{Leader: leader(&changed.Holds[0].Hold), Revision: changed.Revision}, nil
 	}
-	got, err := onConn(ctx, e.server, callerOf(ctx), req.GetName(), local,
+	got, err := onConn(ctx, e.server, e.server.callerOf(ctx), req.GetName(), local,
 		func(ctx context.Context, conn *grpc.ClientConn) (*leasev1.TransferResponse, error) {
 			return leasev1.NewElectionServiceClient(conn).Transfer(ctx, req)
 		})

@@ -23,7 +23,7 @@ func (s *Server) Acquire(ctx context.Context, req *leasev1.AcquireRequest) (*lea
 }
 
 func (s *Server) acquire(ctx context.Context, req *leasev1.AcquireRequest) (*leasev1.AcquireResponse, error) {
-	caller := callerOf(ctx)
+	caller := s.callerOf(ctx)
 	asked, err := s.acquireRequest(req, caller)
 	if err != nil {
 		return nil, err
@@ -80,7 +80,7 @@ func (s *Server) KeepAlive(ctx context.Context, req *leasev1.KeepAliveRequest) (
 			GraceUntil: graceUntil(kept.GraceFor), Revocation: revocation(&kept.Hold),
 		}, nil
 	}
-	got, err := at(ctx, s, callerOf(ctx), req.GetName(), local,
+	got, err := at(ctx, s, s.callerOf(ctx), req.GetName(), local,
 		func(ctx context.Context, owner leasev1.LeaseServiceClient) (*leasev1.KeepAliveResponse, error) {
 			return owner.KeepAlive(ctx, req)
 		})
@@ -103,7 +103,7 @@ func (s *Server) Release(ctx context.Context, req *leasev1.ReleaseRequest) (*lea
 		}
 		return out, nil
 	}
-	got, err := at(ctx, s, callerOf(ctx), req.GetName(), local,
+	got, err := at(ctx, s, s.callerOf(ctx), req.GetName(), local,
 		func(ctx context.Context, owner leasev1.LeaseServiceClient) (*leasev1.ReleaseResponse, error) {
 			return owner.Release(ctx, req)
 		})
@@ -129,7 +129,7 @@ func (s *Server) get(ctx context.Context, req *leasev1.GetRequest) (*leasev1.Get
 		}
 		return &leasev1.GetResponse{Lease: lease(&view)}, nil
 	}
-	return at(ctx, s, callerOf(ctx), req.GetName(), local,
+	return at(ctx, s, s.callerOf(ctx), req.GetName(), local,
 		func(ctx context.Context, owner leasev1.LeaseServiceClient) (*leasev1.GetResponse, error) {
 			return owner.Get(ctx, req)
 		})
@@ -151,7 +151,7 @@ func (s *Server) CheckToken(ctx context.Context, req *leasev1.CheckTokenRequest)
 		}
 		return out, nil
 	}
-	got, err := at(ctx, s, callerOf(ctx), req.GetName(), local,
+	got, err := at(ctx, s, s.callerOf(ctx), req.GetName(), local,
 		func(ctx context.Context, owner leasev1.LeaseServiceClient) (*leasev1.CheckTokenResponse, error) {
 			return owner.CheckToken(ctx, req)
 		})
@@ -160,7 +160,7 @@ func (s *Server) CheckToken(ctx context.Context, req *leasev1.CheckTokenRequest)
 
 // Revoke implements LeaseService.
 func (s *Server) Revoke(ctx context.Context, req *leasev1.RevokeRequest) (*leasev1.RevokeResponse, error) {
-	caller := callerOf(ctx)
+	caller := s.callerOf(ctx)
 	var c checker
 	c.name(req.GetName())
 	c.require(req.GetToken() >= 0, "token", "is %d; it must not be negative", req.GetToken())

@@ -29,7 +29,7 @@ func (s *Server) List(ctx context.Context, req *leasev1.ListRequest) (*leasev1.L
 	if limit == 0 {
 		limit = defaultPage
 	}
-	caller := callerOf(ctx)
+	caller := s.callerOf(ctx)
 	if caller.forwarded {
 		return s.listHere(caller, req, string(after), limit)
 	}

@@ -81,7 +81,7 @@ func (s *Server) ownerOf(shard int) map[string]string {
 }
 
 func forwardContext(ctx context.Context, c caller) context.Context {
-	return metadata.AppendToOutgoingContext(ctx, forwardedKey, "1", callerKey, c.label())
+	return metadata.AppendToOutgoingContext(ctx, forwardedKey, "1", callerKey, c.address, identityKey, c.identity)
 }
 
 // at makes a call where its name is served: here, or at the owner, and again while the name changes its

@@ -46,6 +46,8 @@ type Options struct {
 	Clock    func() core.Instant
 	Log      *slog.Logger
 	Registry prometheus.Registerer
+	// Identity is this service's own, which its replicas share; nil without TLS.
+	Identity func() string
 	// ServerOptions and DialOptions are added to those of the gRPC server and of the connections to other
 	// replicas. Without DialOptions those connections are not encrypted.
 	ServerOptions []grpc.ServerOption

@@ -76,7 +76,7 @@ func (s *Server) Session(stream grpc.BidiStreamingServer[leasev1.SessionRequest,
 		return err
 	}
 	ss := &sessionStream{
-		server: s, ctx: ctx, caller: callerOf(ctx), out: newOutbox(), calls: make(chan struct{}, sessionCalls),
+		server: s, ctx: ctx, caller: s.callerOf(ctx), out: newOutbox(), calls: make(chan struct{}, sessionCalls),
 		beats: make(chan uint64, sessionBeats),
 		holds: map[holdKey]*sessionHold{}, pending: map[uint64]context.CancelFunc{},
 	}

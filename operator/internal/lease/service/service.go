@@ -12,6 +12,7 @@ import (
 	"net/http"
 	"os"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -20,12 +21,14 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
 	"golang.org/x/sync/errgroup"
+	"google.golang.org/grpc"
 
 	"github.com/holdfast-io/holdfast/operator/internal/lease/clock"
 	"github.com/holdfast-io/holdfast/operator/internal/lease/embedded"
 	"github.com/holdfast-io/holdfast/operator/internal/lease/engine"
 	"github.com/holdfast-io/holdfast/operator/internal/lease/server"
 	"github.com/holdfast-io/holdfast/operator/internal/lease/store"
+	"github.com/holdfast-io/holdfast/operator/lease/leasetls"
 )
 
 const (
@@ -42,6 +45,13 @@ type Options struct {
 	Listen, MetricsListen string
 	// Name and Advertise are how others know this replica. Empty: the address it listens on.
 	Name, Advertise string
+	// TLS secures the gRPC server and the connections between replicas; the zero value does not. With a CA, clients
+	// need a certificate of it.
+	TLS leasetls.Files
+	// EtcdTLS secures the connections to etcd. EtcdUser logs in there, with the password in EtcdPasswordFile.
+	EtcdTLS          leasetls.Files
+	EtcdUser         string
+	EtcdPasswordFile string
 	// EtcdEndpoints are URLs; none means an embedded etcd with its data in DataDir.
 	EtcdEndpoints []string
 	EtcdPrefix    string
@@ -77,6 +87,15 @@ func (o *Options) Validate() error {
 	require(o.DrainTimeout > 0, "--drain-timeout is %s; it must be positive", o.DrainTimeout)
 	require(o.Shards >= 1 && o.Shards <= store.MaxShards, "--shards is %d; 1 to %d are allowed", o.Shards, store.MaxShards)
 	require(len(o.EtcdEndpoints) > 0 || o.DataDir != "", "--data-dir is empty; the embedded etcd needs one (or name --etcd-endpoints)")
+	require(o.TLS.CA == "" || o.TLS.Cert != "", "--tls-client-ca needs --tls-cert and --tls-key")
+	require((o.EtcdUser == "") == (o.EtcdPasswordFile == ""), "--etcd-user and --etcd-password-file need each other")
+	for flags, files := range map[string]leasetls.Files{
+		"--tls-cert, --tls-key, --tls-client-ca": o.TLS, "--etcd-cert, --etcd-key, --etcd-ca": o.EtcdTLS,
+	} {
+		if err := files.Validate(); err != nil {
+			errs = append(errs, fmt.Errorf("%s: %w", flags, err))
+		}
+	}
 	for flag, limit := range map[string]int64{
 		"--max-leases": o.Limits.Leases, "--max-waiters": o.Limits.Waiters,
 		"--max-waiters-per-name": o.Limits.WaitersPerName, "--max-acquires-per-second": o.Limits.Rate,
@@ -119,11 +138,23 @@ func Run(ctx context.Context, opts Options) error {
 		Store: etcd, Name: opts.Name, Address: opts.Advertise, Shards: opts.Shards, SessionTTL: opts.SessionTTL, Limits: opts.Limits,
 		Clock: clock.Now, Log: log, Registry: registry,
 	})
-	srv := server.New(server.Options{
+	serverOptions := server.Options{
 		Engine: eng, Store: etcd, Embedded: len(opts.EtcdEndpoints) == 0, Name: opts.Name, Version: opts.Version,
 		TTLs: server.TTLs{Min: minTTL, Max: maxTTL, Default: opts.LeaseTTL}, Patience: 2*opts.SessionTTL + 5*time.Second,
 		Clock: clock.Now, Log: log, Registry: registry,
-	})
+	}
+	if opts.TLS.Cert != "" {
+		serverOptions.ServerOptions = []grpc.ServerOption{grpc.Creds(leasetls.ServerCredentials(opts.TLS))}
+		serverOptions.DialOptions = []grpc.DialOption{grpc.WithTransportCredentials(leasetls.ClientCredentials(opts.TLS))}
+		serverOptions.Identity = func() string {
+			identity, err := opts.TLS.OwnIdentity()
+			if err != nil {
+				log.Error("the own certificate cannot be read", "error", err)
+			}
+			return identity
+		}
+	}
+	srv := server.New(serverOptions)
 	log.Info("serving", "address", listener.Addr().String(), "advertise", opts.Advertise, "version", opts.Version,
 		"embeddedEtcd", len(opts.EtcdEndpoints) == 0)
 	p := &process{opts: opts, log: log, engine: eng, server: srv, registry: registry}
@@ -144,15 +175,38 @@ func reachable(addr net.Addr, alone bool) string {
 	return net.JoinHostPort(host, strconv.Itoa(tcp.Port))
 }
 
+func dialEtcd(opts *Options) (*clientv3.Client, error) {
+	config := clientv3.Config{
+		Endpoints: opts.EtcdEndpoints, DialTimeout: 5 * time.Second,
+		DialKeepAliveTime: 2 * time.Second, DialKeepAliveTimeout: 2 * time.Second, Logger: zap.NewNop(),
+	}
+	if opts.EtcdTLS != (leasetls.Files{}) {
+		tlsConfig, err := opts.EtcdTLS.Client()
+		if err != nil {
+			return nil, fmt.Errorf("--etcd-cert, --etcd-key, --etcd-ca: %w", err)
+		}
+		config.TLS = tlsConfig
+	}
+	if opts.EtcdUser != "" {
+		password, err := os.ReadFile(opts.EtcdPasswordFile)
+		if err != nil {
+			return nil, fmt.Errorf("--etcd-password-file: %w", err)
+		}
+		config.Username, config.Password = opts.EtcdUser, strings.TrimSpace(string(password))
+	}
+	client, err := clientv3.New(config)
+	if err != nil {
+		return nil, fmt.Errorf("--etcd-endpoints: %w", err)
+	}
+	return client, nil
+}
+
 // openStore connects to etcd, or starts the embedded one. The channel yields an error when that one dies.
 func openStore(ctx context.Context, opts *Options) (*clientv3.Client, <-chan error, func(), error) {
 	if len(opts.EtcdEndpoints) > 0 {
-		client, err := clientv3.New(clientv3.Config{
-			Endpoints: opts.EtcdEndpoints, DialTimeout: 5 * time.Second,
-			DialKeepAliveTime: 2 * time.Second, DialKeepAliveTimeout: 2 * time.Second, Logger: zap.NewNop(),
-		})
+		client, err := dialEtcd(opts)
 		if err != nil {
-			return nil, nil, nil, fmt.Errorf("--etcd-endpoints: %w", err)
+			return nil, nil, nil, err
 		}
 		return client, nil, func() { _ = client.Close() }, nil // nothing is lost by a close that fails
 	}
