@@ -3,7 +3,9 @@ package reconcile
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"fmt"
+	"hash/fnv"
 	"maps"
 	"slices"
 	"strings"
@@ -55,6 +57,14 @@ func (c change) String() string {
 		what += " (" + c.field + ")"
 	}
 	return what
+}
+
+// mark identifies an update: the state that it was decided on, and what it sends.
+func (c change) mark() string {
+	hash := fnv.New64a()
+	// Maps are marshalled in the order of their keys. An intent came from JSON, so it can be marshalled.
+	_ = json.NewEncoder(hash).Encode(c.intent.Object)
+	return fmt.Sprintf("%s/%s/%x", c.live.GetUID(), c.live.GetResourceVersion(), hash.Sum64())
 }
 
 // children is what the cache has of one owner's children.

@@ -28,9 +28,13 @@ type objectKey struct {
 // operators at once, ends in a conflict and not in a wrong write. The ledger only keeps such passes from asking.
 //
 // Entries go when the cache caught up, after catchUp, or with the owner, so the ledger holds what is in flight.
+//
+// It also remembers applies that changed nothing, because something at the API server (a mutating webhook) rewrites what we
+// want. One is enough: the same intent for the same state is not sent again.
 type ledger struct {
 	mu     sync.Mutex
 	writes map[types.NamespacedName]map[objectKey]written // by owner
+	vain   map[types.NamespacedName]map[objectKey]string  // by owner; the state and the intent
 }
 
 type written struct {
@@ -40,7 +44,9 @@ type written struct {
 	final           bool      // it is gone, and not only going
 }
 
-func newLedger() *ledger { return &ledger{writes: map[types.NamespacedName]map[objectKey]written{}} }
+func newLedger() *ledger {
+	return &ledger{writes: map[types.NamespacedName]map[objectKey]written{}, vain: map[types.NamespacedName]map[objectKey]string{}}
+}
 
 // wrote records that an object is at a resource version since our write.
 func (l *ledger) wrote(owner types.NamespacedName, key objectKey, resourceVersion string, now time.Time) {
@@ -112,4 +118,23 @@ func (l *ledger) forget(owner types.NamespacedName) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	delete(l.writes, owner)
+	delete(l.vain, owner)
+}
+
+// inVain records that a change had no effect.
+func (l *ledger) inVain(owner types.NamespacedName, c change) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.vain[owner] == nil {
+		l.vain[owner] = map[objectKey]string{}
+	}
+	l.vain[owner][c.key] = c.mark()
+}
+
+// isVain tells whether a change was made before, on the same state, and had no effect.
+func (l *ledger) isVain(owner types.NamespacedName, c change) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	mark, there := l.vain[owner][c.key]
+	return there && c.verb == verbUpdate && mark == c.mark()
 }

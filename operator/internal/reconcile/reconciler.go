@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -196,6 +197,7 @@ func (r *Reconciler[T, O]) apply(ctx context.Context, p *pass[T, O]) error {
 		return &errOutdated{cause: errors.New("the cache lags behind our last write to a child")}
 	}
 	changes, blocked := changesOf(p.obj, r.gvk.GroupKind(), intents, found, scheme)
+	changes = slices.DeleteFunc(changes, func(c change) bool { return r.ledger.isVain(p.req.NamespacedName, c) })
 	switch {
 	case len(changes) == 0 && blocked != nil:
 		return blocked
@@ -204,10 +206,13 @@ func (r *Reconciler[T, O]) apply(ctx context.Context, p *pass[T, O]) error {
 	case r.kind.Paused != nil && r.kind.Paused(p.obj):
 		return &errHeld{message: fmt.Sprintf("paused: would %s", changes[0])}
 	}
+	effective := false
 	for _, c := range changes {
-		if err := r.change(ctx, p, c); err != nil {
+		had, err := r.change(ctx, p, c)
+		if err != nil {
 			return err
 		}
+		effective = effective || had
 	}
 	// The kind decided on the state before these changes. That it is waiting still holds; but a StatefulSet that was
 	// ready for its old template, or stuck with it, says nothing about the new one, and whoever waits for the object
@@ -216,25 +221,33 @@ func (r *Reconciler[T, O]) apply(ctx context.Context, p *pass[T, O]) error {
 	switch {
 	case blocked != nil:
 		return blocked
-	case errors.As(p.plan.Unready, &waiting):
+	case !effective, errors.As(p.plan.Unready, &waiting):
 		return p.plan.Unready
 	}
 	return Wait(catchUp, v1alpha1.ReasonProgressing, "changes were applied, and their effect was not observed yet")
 }
 
-func (r *Reconciler[T, O]) change(ctx context.Context, p *pass[T, O], c change) error {
+// change makes one change, and tells whether it had an effect.
+func (r *Reconciler[T, O]) change(ctx context.Context, p *pass[T, O], c change) (bool, error) {
 	version, err := r.writer.write(ctx, c)
 	if err != nil {
-		return err
+		return false, err
 	}
-	p.log.Info("wrote a child", "verb", c.verb, "childKind", c.key.kind.Kind, "child", c.key.name.Name, "field", c.field)
-	if c.verb == verbDelete {
+	log := p.log.WithValues("verb", c.verb, "childKind", c.key.kind.Kind, "child", c.key.name.Name, "field", c.field)
+	switch {
+	case c.verb == verbDelete:
 		r.deps.Metrics.wrote(r.kind.Name, string(c.verb), c.key.kind.Kind)
 		r.ledger.deleted(p.req.NamespacedName, c.key, c.live.GetUID(), p.now)
-		return nil
+	case c.verb == verbUpdate && version == c.live.GetResourceVersion():
+		r.deps.Metrics.wrote(r.kind.Name, string(c.verb), c.key.kind.Kind)
+		r.ledger.inVain(p.req.NamespacedName, c)
+		log.Info("a write to a child had no effect: something at the API server rewrites the field")
+		return false, nil
+	default:
+		r.wrote(p, c.key, string(c.verb), version)
 	}
-	r.wrote(p, c.key, string(c.verb), version)
-	return nil
+	log.Info("wrote a child")
+	return true, nil
 }
 
 func (r *Reconciler[T, O]) wrote(p *pass[T, O], key objectKey, verb, version string) {

@@ -7,22 +7,13 @@ import (
 	"os"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
-	"github.com/go-logr/logr"
-	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/util/wait"
-	ctrl "sigs.k8s.io/controller-runtime"
-	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/metrics"
-	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	"github.com/holdfast-io/holdfast/operator/internal/reconcile"
 	"github.com/holdfast-io/holdfast/operator/internal/reconcile/conditions"
@@ -33,126 +24,6 @@ import (
 var env *testkit.Environment // set once, by TestMain
 
 func TestMain(m *testing.M) { os.Exit(testkit.Main(m, &env, widget.CRD())) }
-
-// place is a namespace with clients of it: direct, and through a real cache.
-type place struct {
-	ctx       context.Context
-	direct    client.Client
-	cached    client.Client
-	namespace string
-}
-
-func newPlace(t *testing.T) *place {
-	t.Helper()
-	ctx := ctrl.LoggerInto(testkit.Context(t), logr.Discard())
-	scheme, err := widget.Scheme()
-	if err != nil {
-		t.Fatal(err)
-	}
-	direct, err := client.New(env.Config, client.Options{Scheme: scheme})
-	if err != nil {
-		t.Fatal(err)
-	}
-	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "reconcile-"}}
-	if err := direct.Create(ctx, namespace); err != nil {
-		t.Fatal(err)
-	}
-	reader, err := cache.New(env.Config, cache.Options{Scheme: scheme, DefaultNamespaces: map[string]cache.Config{namespace.Name: {}}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, obj := range widget.Owns() {
-		if err := reader.IndexField(ctx, obj, reconcile.ControllerIndex("widget"), reconcile.IndexController); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if _, err := reader.GetInformer(ctx, &widget.Widget{}, cache.BlockUntilSynced(false)); err != nil {
-		t.Fatal(err)
-	}
-	ended := make(chan error, 1)
-	running, stop := context.WithCancel(ctx)
-	go func() { ended <- reader.Start(running) }()
-	t.Cleanup(func() {
-		stop()
-		if err := <-ended; err != nil {
-			t.Errorf("cache: %v", err)
-		}
-	})
-	if !reader.WaitForCacheSync(ctx) {
-		t.Fatal("the cache does not sync")
-	}
-	cached, err := client.New(env.Config, client.Options{Scheme: scheme, Cache: &client.CacheOptions{Reader: reader}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return &place{ctx: ctx, direct: direct, cached: cached, namespace: namespace.Name}
-}
-
-// widget makes a Widget without a StatefulSet, and waits until the cache has it.
-func (p *place) widget(t *testing.T, changes ...func(*widget.Widget)) *widget.Widget {
-	t.Helper()
-	w := &widget.Widget{ObjectMeta: metav1.ObjectMeta{Namespace: p.namespace, Name: "w"}, Spec: widget.Spec{Data: map[string]string{"a": "1"}}}
-	for _, change := range changes {
-		change(w)
-	}
-	if err := p.direct.Create(p.ctx, w); err != nil {
-		t.Fatal(err)
-	}
-	eventually(t, func() error { return p.cached.Get(p.ctx, client.ObjectKeyFromObject(w), &widget.Widget{}) })
-	return w
-}
-
-func (p *place) get(t *testing.T, obj client.Object) {
-	t.Helper()
-	if err := p.direct.Get(p.ctx, client.ObjectKeyFromObject(obj), obj); err != nil {
-		t.Fatal(err)
-	}
-}
-
-func eventually(t *testing.T, check func() error) {
-	t.Helper()
-	var last error
-	err := wait.PollUntilContextTimeout(t.Context(), 20*time.Millisecond, time.Minute, true, func(context.Context) (bool, error) {
-		last = check()
-		return last == nil, nil
-	})
-	if err != nil {
-		t.Fatalf("%v: %v", err, last)
-	}
-}
-
-// untilReady makes passes until the object is Ready.
-func (p *place) untilReady(t *testing.T, r interface {
-	Reconcile(context.Context, ctrl.Request) (ctrl.Result, error)
-}, w *widget.Widget) {
-	t.Helper()
-	eventually(t, func() error {
-		if _, err := r.Reconcile(p.ctx, requestFor(w)); err != nil {
-			return err
-		}
-		p.get(t, w)
-		if ready := conditions.Get(w, "Ready"); ready == nil || ready.Status != metav1.ConditionTrue {
-			return fmt.Errorf("not Ready: %v", w.Status.Conditions)
-		}
-		return nil
-	})
-}
-
-func requestFor(w *widget.Widget) ctrl.Request {
-	return ctrl.Request{NamespacedName: client.ObjectKeyFromObject(w)}
-}
-
-// events keeps what it is told.
-type events struct {
-	mu   sync.Mutex
-	told []string
-}
-
-func (e *events) Eventf(_, _ runtime.Object, eventType, reason, _, note string, args ...any) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	e.told = append(e.told, eventType+" "+reason+": "+fmt.Sprintf(note, args...))
-}
 
 // brokenStatus fails the first status patches.
 type brokenStatus struct {
@@ -293,109 +164,44 @@ func TestEffectIsClaimedBeforeItIsMade(t *testing.T) {
 	}
 }
 
+// rewriting is an API server with a webhook that rewrites a label of every object.
+type rewriting struct {
+	client.Client
+	applies *int
+}
+
+func (r rewriting) Apply(ctx context.Context, obj runtime.ApplyConfiguration, opts ...client.ApplyOption) error {
+	*r.applies++
+	obj.(client.Object).SetLabels(map[string]string{"app": "rewritten"})
+	return r.Client.Apply(ctx, obj, opts...)
+}
+
+func TestWhatAWebhookRewritesIsNotFoughtOver(t *testing.T) {
+	p := newPlace(t)
+	w := p.widget(t)
+	applies := 0
+	r, err := reconcile.New(widget.Kind(), reconcile.Dependencies{Client: rewriting{p.cached, &applies}, Recorder: &events{}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.untilReady(t, r, w)
+	before := applies
+	for range 5 {
+		if _, err := r.Reconcile(p.ctx, requestFor(w)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	// Two children are made; a second apply to each ends the record of its creation, and a third shows that
+	// applying has no effect.
+	if applies != before || applies != 6 {
+		t.Errorf("%d applies until Ready, and %d after", before, applies-before)
+	}
+}
+
 func TestKindThatLacksSomethingIsRefused(t *testing.T) {
 	kind := widget.Kind()
 	kind.Decide = nil
 	if _, err := reconcile.New(kind, reconcile.Dependencies{}); err == nil || !strings.Contains(err.Error(), `kind "widget"`) {
 		t.Errorf("got %v", err)
 	}
-}
-
-// TestControllerInAManager runs a kind as the operator does: watches, the real cache with its transform, the index.
-func TestControllerInAManager(t *testing.T) {
-	p := newPlace(t)
-	scheme := p.direct.Scheme()
-	mgr, err := ctrl.NewManager(env.Config, ctrl.Options{
-		Scheme: scheme, Logger: logr.Discard(), Metrics: metricsserver.Options{BindAddress: "0"},
-		Cache: cache.Options{
-			DefaultNamespaces: map[string]cache.Config{p.namespace: {}},
-			// The set's status is what the kind looks at, so it is kept whole.
-			DefaultTransform: reconcile.Trim(scheme, widget.GroupVersion.Group), ReaderFailOnMissingInformer: true,
-		},
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := reconcile.Setup(p.ctx, mgr, widget.Kind(), reconcile.Options{}); err != nil {
-		t.Fatal(err)
-	}
-	ctx, stop := context.WithCancel(p.ctx)
-	ended := make(chan error, 1)
-	go func() { ended <- mgr.Start(ctx) }()
-	defer func() {
-		stop()
-		if err := <-ended; err != nil {
-			t.Error(err)
-		}
-	}()
-
-	w := p.widget(t, func(w *widget.Widget) { w.Spec.Size = 1 })
-	others := testkit.StatefulSets(nil)
-	ready := func() error {
-		if err := others(p.ctx, p.direct, p.namespace); err != nil {
-			return err
-		}
-		p.get(t, w)
-		if c := conditions.Get(w, "Ready"); c == nil || c.Status != metav1.ConditionTrue || c.ObservedGeneration != w.Generation {
-			return fmt.Errorf("not Ready: %v", w.Status.Conditions)
-		}
-		return nil
-	}
-	eventually(t, ready)
-
-	set := &appsv1.StatefulSet{ObjectMeta: metav1.ObjectMeta{Namespace: w.Namespace, Name: w.Name}}
-	p.get(t, set)
-	set.Spec.Template.Spec.Containers[0].Image = "example.com/main:edited"
-	if err := p.direct.Update(p.ctx, set); err != nil {
-		t.Fatal(err)
-	}
-	eventually(t, func() error {
-		p.get(t, set)
-		if image := set.Spec.Template.Spec.Containers[0].Image; image != "example.com/main:1" {
-			return fmt.Errorf("the image is still %s", image)
-		}
-		return nil
-	})
-	configMap := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: w.Namespace, Name: w.Name}}
-	if err := p.direct.Delete(p.ctx, configMap); err != nil {
-		t.Fatal(err)
-	}
-	eventually(t, func() error { return p.direct.Get(p.ctx, client.ObjectKeyFromObject(configMap), configMap) })
-	eventually(t, ready)
-
-	// Passes over an object at rest write nothing.
-	before, writes := verdicts(t), counter(t, "holdfast_reconcile_writes_total")
-	w.Annotations = map[string]string{"example.com/look": "again"}
-	if err := p.direct.Update(p.ctx, w); err != nil {
-		t.Fatal(err)
-	}
-	eventually(t, func() error {
-		if verdicts(t) == before {
-			return errors.New("no pass yet")
-		}
-		return nil
-	})
-	if now := counter(t, "holdfast_reconcile_writes_total"); now != writes {
-		t.Errorf("%v writes to an object at rest", now-writes)
-	}
-}
-
-func verdicts(t *testing.T) float64 { return counter(t, "holdfast_reconcile_verdicts_total") }
-
-// counter sums a counter of the operator.
-func counter(t *testing.T, name string) float64 {
-	t.Helper()
-	families, err := metrics.Registry.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
-	sum := 0.0
-	for _, family := range families {
-		if family.GetName() == name {
-			for _, metric := range family.GetMetric() {
-				sum += metric.GetCounter().GetValue()
-			}
-		}
-	}
-	return sum
 }

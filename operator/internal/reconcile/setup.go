@@ -6,6 +6,7 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
@@ -16,6 +17,13 @@ import (
 
 // passTimeout bounds one pass when the options don't.
 const passTimeout = 30 * time.Second
+
+// The time between retries of a pass that failed doubles from firstRetry to lastRetry. controller-runtime's default ends at
+// a quarter of an hour, which is long after most outages.
+const (
+	firstRetry = 100 * time.Millisecond
+	lastRetry  = time.Minute
+)
 
 // Options tune the controller of a kind. The zero value is good.
 type Options struct {
@@ -59,6 +67,7 @@ func Setup[T Object, O any](ctx context.Context, mgr ctrl.Manager, kind Kind[T, 
 	}
 	b := ctrl.NewControllerManagedBy(mgr).Named(kind.Name).For(kind.New()).WithOptions(controller.Options{
 		MaxConcurrentReconciles: options.MaxConcurrent, ReconciliationTimeout: options.Timeout,
+		RateLimiter: workqueue.NewTypedItemExponentialFailureRateLimiter[ctrl.Request](firstRetry, lastRetry),
 	})
 	for _, child := range kind.Owns {
 		if err := mgr.GetFieldIndexer().IndexField(ctx, child, ControllerIndex(kind.Name), IndexController); err != nil {
