@@ -12,8 +12,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"google.golang.org/grpc"
-	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/status"
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -24,8 +22,7 @@ import (
 const statusLag = time.Second
 
 func (j *mainJob) killLeader(t *testing.T) {
-	hold, err := j.leases.acquire(t.Context(), "held-over-failover", "e2e", time.Minute)
-	require.NoError(t, err)
+	j.hold(t, "held-over-failover")
 	old := j.leaseService(t).Status.Leader
 	require.NotEmpty(t, old)
 
@@ -48,12 +45,7 @@ func (j *mainJob) killLeader(t *testing.T) {
 	t.Logf("%s was elected; the status named it %s after a client could see that", elected, reported.Sub(at).Round(time.Millisecond))
 	require.LessOrEqual(t, reported.Sub(at), statusLag)
 
-	retried(t, 20*time.Second, "the lease is still held by its token", func(ctx context.Context) error {
-		return j.leases.keepAlive(ctx, "held-over-failover", hold.GetToken())
-	})
-	_, err = j.leases.acquire(t.Context(), "held-over-failover", "somebody else", time.Minute)
-	require.Equal(t, codes.Aborted, status.Code(err), "a lease that is held was granted again, or: %v", err)
-
+	j.stillHeld(t, "held-over-failover")
 	eventually(t, time.Minute, "the killed pod is replaced", func(context.Context) string { return notReady(j.leaseService(t)) })
 }
 

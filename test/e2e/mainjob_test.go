@@ -34,13 +34,14 @@ type mainJob struct {
 	tenant  tenant               // the tenant the steps work on, as it stands in the stack's config
 	key     types.NamespacedName // its LeaseService
 	leases  *leaseClient         // a client of its endpoint
+	held    map[string]int64     // leases that a step acquired, and later steps find held, with their tokens
 }
 
 // TestE2EMainJob is the main job from pulumi up to pulumi destroy. The steps build on each other, so the first
 // that fails ends the test.
 func TestE2EMainJob(t *testing.T) {
 	env := loadEnvironment(t)
-	j := &mainJob{test: t, env: env, cluster: startCluster(t, env, "e2e")}
+	j := &mainJob{test: t, env: env, held: map[string]int64{}, cluster: startCluster(t, env, "e2e")}
 	j.stack = newStack(t, env, j.cluster.Kubeconfig())
 	for _, step := range []struct {
 		name string
@@ -105,18 +106,14 @@ func (j *mainJob) bringUp(t *testing.T) {
 func (j *mainJob) expectNoChanges(t *testing.T) { j.stack.up("--expect-no-changes").must(t) }
 
 func (j *mainJob) scaleOut(t *testing.T) {
-	ctx := t.Context()
-	hold, err := j.leases.acquire(ctx, "held-over-scaling", "e2e", 2*time.Minute)
-	require.NoError(t, err)
+	j.hold(t, "held-over-scaling")
 	j.tenant = j.tenant.with(tenant{"replicas": 3})
 	j.stack.setTenants(t, j.tenant)
 	j.stack.up().must(t)
 	service := j.leaseService(t)
 	require.Empty(t, notReady(service), "pulumi up returned before all replicas were ready")
 	require.EqualValues(t, 3, service.Status.ReadyReplicas)
-	retried(t, 10*time.Second, "keep the lease alive", func(ctx context.Context) error {
-		return j.leases.keepAlive(ctx, "held-over-scaling", hold.GetToken())
-	})
+	j.stillHeld(t, "held-over-scaling")
 }
 
 func (j *mainJob) useLeases(t *testing.T) {
@@ -155,8 +152,7 @@ func (j *mainJob) useLeases(t *testing.T) {
 }
 
 func (j *mainJob) changeImage(t *testing.T) {
-	hold, err := j.leases.acquire(t.Context(), "held-over-rollout", "e2e", 2*time.Minute)
-	require.NoError(t, err)
+	j.hold(t, "held-over-rollout")
 	image := "holdfast.local/lease-service:e2e-next"
 	archive := filepath.Join(t.TempDir(), "next.tar")
 	command{
@@ -173,9 +169,7 @@ func (j *mainJob) changeImage(t *testing.T) {
 	for _, pod := range j.pods(t) {
 		require.Equal(t, image, pod.Spec.Containers[0].Image, "pod %s", pod.Name)
 	}
-	retried(t, 10*time.Second, "keep the lease alive", func(ctx context.Context) error {
-		return j.leases.keepAlive(ctx, "held-over-rollout", hold.GetToken())
-	})
+	j.stillHeld(t, "held-over-rollout")
 }
 
 func (j *mainJob) addAndRemoveTenant(t *testing.T) {
@@ -262,6 +256,24 @@ func (j *mainJob) podUIDs(t *testing.T) map[string]types.UID {
 		uids[pod.Name] = pod.UID
 	}
 	return uids
+}
+
+// hold acquires a lease that lives on for ten minutes without a keepalive.
+func (j *mainJob) hold(t *testing.T, name string) {
+	t.Helper()
+	lease, err := j.leases.acquire(t.Context(), name, "e2e", 10*time.Minute)
+	require.NoError(t, err)
+	j.held[name] = lease.GetToken()
+}
+
+// stillHeld keeps a lease alive by its token, and sees that nobody else can have it.
+func (j *mainJob) stillHeld(t *testing.T, name string) {
+	t.Helper()
+	retried(t, 20*time.Second, name+" is still held by its token", func(ctx context.Context) error {
+		return j.leases.keepAlive(ctx, name, j.held[name])
+	})
+	_, err := j.leases.acquire(t.Context(), name, "somebody else", time.Minute)
+	require.Equal(t, codes.Aborted, status.Code(err), "a lease that is held was granted again, or: %v", err)
 }
 
 // notReady says what keeps the object from being Ready for its present spec; "" when nothing does.
