@@ -11,7 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	ctrlreconcile "sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/holdfast-io/holdfast/operator/api/v1alpha1"
 	"github.com/holdfast-io/holdfast/operator/internal/reconcile/conditions"
@@ -153,7 +153,7 @@ func (r *Reconciler[T, O]) emit(p *pass[T, O], event Event) {
 // next says when the next pass is due.
 func (r *Reconciler[T, O]) next(p *pass[T, O], judgement Judgement) (ctrl.Result, error) {
 	if judgement.Verdict == Failed {
-		return ctrl.Result{}, reconcile.TerminalError(judgement.Err)
+		return ctrl.Result{}, ctrlreconcile.TerminalError(judgement.Err)
 	}
 	if judgement.Err != nil {
 		return ctrl.Result{}, judgement.Err
