@@ -11,6 +11,7 @@ import (
 	"syscall"
 
 	"github.com/spf13/cobra"
+	"k8s.io/klog/v2"
 	ctrl "sigs.k8s.io/controller-runtime"
 
 	"github.com/holdfast-io/holdfast/operator/internal/config"
@@ -42,11 +43,18 @@ cluster that this process runs in. It stops cleanly on SIGTERM and SIGINT.`,
 			if err != nil {
 				return err
 			}
+			log, err := logger(logs, settings.Log.Level)
+			if err != nil {
+				return err
+			}
+			// Libraries log by these, whatever manager they belong to.
+			ctrl.SetLogger(log)
+			klog.SetLogger(log.WithName("client-go"))
 			rest, err := ctrl.GetConfig()
 			if err != nil {
 				return fmt.Errorf("find the API server (KUBECONFIG, or a pod's service account): %w", err)
 			}
-			return run(cmd.Context(), options{config: settings, rest: rest, logs: logs, components: components(settings)})
+			return run(cmd.Context(), options{config: settings, rest: rest, log: log, components: components(settings)})
 		},
 	}
 	cmd.Flags().StringVar(&file, "config", "/etc/holdfast/operator.yaml", "the configuration: an OperatorConfig, see docs/operator.md")

@@ -17,6 +17,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/go-logr/logr"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -105,7 +106,11 @@ func start(t *testing.T, c config.OperatorConfig, components []component.Compone
 	t.Helper()
 	ctx, cancel := context.WithCancel(testkit.Context(t))
 	o := &operator{logs: &logs{}, cancel: cancel, done: make(chan error, 1)}
-	go func() { o.done <- run(ctx, options{config: c, rest: env.Config, logs: o.logs, components: components}) }()
+	log, err := logger(o.logs, c.Log.Level)
+	if err != nil {
+		t.Fatal(err)
+	}
+	go func() { o.done <- run(ctx, options{config: c, rest: env.Config, log: log, components: components}) }()
 	t.Cleanup(cancel)
 	return o
 }
@@ -376,7 +381,7 @@ func TestBadConfigurationsAreRefused(t *testing.T) {
 func TestAComponentThatIsNotThereCannotBeDisabled(t *testing.T) {
 	conf := settings(t, "default")
 	conf.Components.Disabled = []string{"lease-sevice"}
-	err := run(testkit.Context(t), options{config: conf, rest: env.Config, logs: io.Discard, components: components(conf)})
+	err := run(testkit.Context(t), options{config: conf, rest: env.Config, log: logr.Discard(), components: components(conf)})
 	if err == nil || !strings.Contains(err.Error(), `"lease-sevice" cannot be disabled: there is none of that name, only lease-service`) {
 		t.Errorf("got %v", err)
 	}

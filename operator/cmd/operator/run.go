@@ -15,7 +15,6 @@ import (
 	kruntime "k8s.io/apimachinery/pkg/runtime"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
-	"k8s.io/klog/v2"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
@@ -34,25 +33,18 @@ const leaseName = "holdfast-operator"
 type options struct {
 	config     config.OperatorConfig
 	rest       *rest.Config
-	logs       io.Writer
+	log        logr.Logger
 	components []component.Component
 }
 
 // run runs the operator until ctx ends, and then stops it within the configured time. It returns nil after a clean stop, and
 // an error when something could not be started, did not stop in time, or when another replica took the lead.
 func run(ctx context.Context, o options) error {
-	log, err := logger(o.logs, o.config.Log.Level)
-	if err != nil {
-		return err
-	}
-	ctrl.SetLogger(log)
-	klog.SetLogger(log.WithName("client-go"))
-
 	core, err := component.New(o.components, o.config.Components.Disabled)
 	if err != nil {
 		return fmt.Errorf("components: %w", err)
 	}
-	mgr, err := newManager(core, o, log)
+	mgr, err := newManager(core, o)
 	if err != nil {
 		return err
 	}
@@ -62,7 +54,7 @@ func run(ctx context.Context, o options) error {
 	if err := announce(); err != nil {
 		return err
 	}
-	log.Info("starting", "version", version(), "namespaces", o.config.WatchedNamespaces(), "components", core.Names())
+	o.log.Info("starting", "version", version(), "namespaces", o.config.WatchedNamespaces(), "components", core.Names())
 	if err = core.Start(ctx); err == nil {
 		err = mgr.Start(ctx)
 	}
@@ -70,7 +62,7 @@ func run(ctx context.Context, o options) error {
 	stopping, cancel := context.WithTimeout(context.WithoutCancel(ctx), componentTime(o.config))
 	defer cancel()
 	err = errors.Join(err, core.Stop(stopping))
-	log.Info("stopped", "clean", err == nil)
+	o.log.Info("stopped", "clean", err == nil)
 	return err
 }
 
@@ -83,7 +75,7 @@ func componentTime(c config.OperatorConfig) time.Duration {
 	return c.GracefulShutdownTimeout.Duration / 4
 }
 
-func newManager(core *component.Core, o options, log logr.Logger) (ctrl.Manager, error) {
+func newManager(core *component.Core, o options) (ctrl.Manager, error) {
 	scheme := kruntime.NewScheme()
 	if err := errors.Join(clientgoscheme.AddToScheme(scheme), core.AddToScheme(scheme)); err != nil {
 		return nil, err
@@ -99,7 +91,7 @@ func newManager(core *component.Core, o options, log logr.Logger) (ctrl.Manager,
 	election := o.config.LeaderElection
 	mgr, err := ctrl.NewManager(o.rest, ctrl.Options{
 		Scheme: scheme,
-		Logger: log,
+		Logger: o.log,
 		Cache: cache.Options{
 			DefaultNamespaces: namespaces,
 			ByObject:          byObject,

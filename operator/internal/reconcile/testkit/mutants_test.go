@@ -84,7 +84,7 @@ func mutants() []mutant {
 			broken: withClient(func(c client.Client) client.Client { return barePatches{c} }),
 		},
 		{
-			name: "never repairs a child", scenario: "edits by hand", says: "the object did not become Ready",
+			name: "never repairs a child", scenario: "edits by hand", says: "was changed by hand, and is 1x instead of 1",
 			broken: withClient(func(c client.Client) client.Client { return createsOnly{c} }),
 		},
 		{
