@@ -147,7 +147,7 @@ func (c *Client) acquire(ctx context.Context, name string, wait *leasev1.Wait, o
 		sent := now()
 		granted, err := c.service.Acquire(ctx, req)
 		if err == nil {
-			return c.start(ctx, newLease(c, req, granted, sent))
+			return c.start(ctx, c.unary(newLease(granted, sent)))
 		}
 		if status.Code(err) != codes.Unavailable {
 			return nil, Typed(name, err)
@@ -156,6 +156,25 @@ func (c *Client) acquire(ctx context.Context, name string, wait *leasev1.Wait, o
 			return nil, Typed(name, err)
 		}
 	}
+}
+
+// unary lets a lease be renewed and given back by calls of its own.
+func (c *Client) unary(l *Lease) *Lease {
+	l.renewOnce = func(ctx context.Context) error {
+		sent := now()
+		kept, err := c.service.KeepAlive(ctx, &leasev1.KeepAliveRequest{Name: l.name, Token: l.token})
+		if err != nil {
+			return Typed(l.name, err)
+		}
+		l.extend(sent, kept.GetExpiresIn().AsDuration())
+		l.wanted(kept.GetRevocation())
+		return nil
+	}
+	l.giveBack = func(ctx context.Context) error {
+		_, err := c.service.Release(ctx, &leasev1.ReleaseRequest{Name: l.name, Token: l.token})
+		return err
+	}
+	return l
 }
 
 // start hands a granted lease over to its holder, once it is certain for a good while.

@@ -36,10 +36,12 @@ type Revocation struct {
 // Lease is a held lease. It renews itself until it is released or lost. Its methods are safe for
 // concurrent use.
 type Lease struct {
-	client *Client
-	name   string
-	token  int64
-	ttl    time.Duration
+	name  string
+	token int64
+	ttl   time.Duration
+	// renewOnce renews it by a call of its own, and giveBack tells the service that it is over. Both try once.
+	renewOnce func(ctx context.Context) error
+	giveBack  func(ctx context.Context) error
 
 	ctx    context.Context //nolint:containedctx // it is what Context offers
 	cancel context.CancelCauseFunc
@@ -51,9 +53,9 @@ type Lease struct {
 	revocation atomic.Pointer[Revocation]
 }
 
-func newLease(c *Client, req *leasev1.AcquireRequest, granted *leasev1.AcquireResponse, sent core.Instant) *Lease {
+func newLease(granted *leasev1.AcquireResponse, sent core.Instant) *Lease {
 	l := &Lease{
-		client: c, name: req.GetName(), token: granted.GetToken(), ttl: granted.GetTtl().AsDuration(), revoked: make(chan struct{}),
+		name: granted.GetName(), token: granted.GetToken(), ttl: granted.GetTtl().AsDuration(), revoked: make(chan struct{}),
 	}
 	l.extend(sent, granted.GetExpiresIn().AsDuration())
 	l.ctx, l.cancel = context.WithCancelCause(context.Background())
@@ -73,9 +75,14 @@ func (l *Lease) confirm(ctx context.Context) error {
 }
 
 // extend takes note that the lease lives for a time from an instant on. A tenth is left for clocks that run at
-// different rates.
+// different rates. What is known already is never shortened.
 func (l *Lease) extend(from core.Instant, expiresIn time.Duration) {
-	l.until.Store(int64(from.Add(expiresIn - expiresIn/10)))
+	until := int64(from.Add(expiresIn - expiresIn/10))
+	for known := l.until.Load(); known < until; known = l.until.Load() {
+		if l.until.CompareAndSwap(known, until) {
+			return
+		}
+	}
 }
 
 // Name returns the name of the lease.
@@ -120,7 +127,7 @@ func (l *Lease) Release(ctx context.Context) error {
 	}
 	l.cancel(ErrReleased)
 	for pause := retryFirst; ; pause = min(2*pause, retryMost) {
-		_, err := l.client.service.Release(ctx, &leasev1.ReleaseRequest{Name: l.name, Token: l.token})
+		err := l.giveBack(ctx)
 		if err == nil {
 			return nil
 		}
@@ -162,21 +169,20 @@ func (l *Lease) keep() {
 func (l *Lease) renew(ctx context.Context, timeout time.Duration) error {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
-	sent := now()
-	kept, err := l.client.service.KeepAlive(ctx, &leasev1.KeepAliveRequest{Name: l.name, Token: l.token})
-	if err != nil {
-		return Typed(l.name, err)
+	return l.renewOnce(ctx)
+}
+
+// wanted takes note that somebody wants the lease back; r may be nil.
+func (l *Lease) wanted(r *leasev1.Revocation) {
+	if r == nil {
+		return
 	}
-	l.extend(sent, kept.GetExpiresIn().AsDuration())
-	if r := kept.GetRevocation(); r != nil {
-		l.revokeOnce.Do(func() {
-			l.revocation.Store(&Revocation{
-				Reason: r.GetReason(), RequestedBy: r.GetRequestedBy(), Force: r.GetForce(), Deadline: r.GetDeadlineIn().AsDuration(),
-			})
-			close(l.revoked)
+	l.revokeOnce.Do(func() {
+		l.revocation.Store(&Revocation{
+			Reason: r.GetReason(), RequestedBy: r.GetRequestedBy(), Force: r.GetForce(), Deadline: r.GetDeadlineIn().AsDuration(),
 		})
-	}
-	return nil
+		close(l.revoked)
+	})
 }
 
 // jittered spreads what many clients would do at the same moment.

@@ -275,8 +275,8 @@ func (ss *sessionStream) acquire(ctx context.Context, id uint64, req *leasev1.Ac
 	if got.GetWaited().AsDuration() > 0 {
 		from = max(sent, ss.server.opts.Clock().Add(-got.GetTtl().AsDuration()/10))
 	}
-	ss.send(id, &leasev1.SessionResponse{Message: &leasev1.SessionResponse_Granted{Granted: got}})
-	ss.keep(holdKey{req.GetName(), got.GetToken()}, got.GetTtl().AsDuration(), from.Add(got.GetExpiresIn().AsDuration()))
+	ss.keep(holdKey{req.GetName(), got.GetToken()}, got.GetTtl().AsDuration(), from.Add(got.GetExpiresIn().AsDuration()),
+		&leasev1.SessionResponse{Id: id, Message: &leasev1.SessionResponse_Granted{Granted: got}})
 }
 
 // tellPlace tells a waiting acquire its place in line whenever it has changed.
@@ -342,10 +342,10 @@ func (ss *sessionStream) attach(id uint64, req *leasev1.SessionAttach) {
 		ss.refuse(id, err)
 		return
 	}
-	ss.send(id, &leasev1.SessionResponse{Message: &leasev1.SessionResponse_Attached{Attached: &leasev1.SessionAttached{
-		Name: req.GetName(), Token: req.GetToken(), Ttl: kept.GetTtl(), ExpiresIn: kept.GetExpiresIn(),
-	}}})
-	ss.keep(holdKey{req.GetName(), req.GetToken()}, kept.GetTtl().AsDuration(), sent.Add(kept.GetExpiresIn().AsDuration()))
+	ss.keep(holdKey{req.GetName(), req.GetToken()}, kept.GetTtl().AsDuration(), sent.Add(kept.GetExpiresIn().AsDuration()),
+		&leasev1.SessionResponse{Id: id, Message: &leasev1.SessionResponse_Attached{Attached: &leasev1.SessionAttached{
+			Name: req.GetName(), Token: req.GetToken(), Ttl: kept.GetTtl(), ExpiresIn: kept.GetExpiresIn(),
+		}}})
 }
 
 func (ss *sessionStream) lost(key holdKey, reason leasev1.EndReason, message string) {

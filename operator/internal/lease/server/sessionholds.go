@@ -18,8 +18,9 @@ import (
 // heartbeatParallel is how many holds of other replicas a heartbeat renews at a time.
 const heartbeatParallel = 32
 
-// keep takes a hold into the session.
-func (ss *sessionStream) keep(key holdKey, ttl time.Duration, until core.Instant) {
+// keep takes a hold into the session and says so, in one step: no heartbeat that the client sends once it has heard of the
+// hold may leave it out, and no loss may be told before.
+func (ss *sessionStream) keep(key holdKey, ttl time.Duration, until core.Instant, message *leasev1.SessionResponse) {
 	follower := ss.follow(key)
 	ss.mu.Lock()
 	defer ss.mu.Unlock()
@@ -30,6 +31,7 @@ func (ss *sessionStream) keep(key holdKey, ttl time.Duration, until core.Instant
 		return
 	}
 	ss.holds[key] = &sessionHold{ttl: ttl, until: until, follower: follower}
+	ss.out.add(message)
 }
 
 // follow hears what happens to a hold if its name is served here. What another replica serves is only looked at
