@@ -7,8 +7,9 @@ import (
 )
 
 // Main is the body of a TestMain: it starts an ensemble for all tests of a package that do no harm to it, sets
-// *ensemble, runs the tests, and stops it. It returns the exit code.
-func Main(m *testing.M, count int, ensemble **Ensemble) int {
+// *ensemble, runs the tests, and stops it. It returns the exit code. inner, if there is one, runs the tests instead: a
+// further environment around them.
+func Main(m *testing.M, count int, ensemble **Ensemble, inner ...func(*testing.M) int) int {
 	tb := &process{}
 	defer tb.end()
 	dir, err := os.MkdirTemp("", "holdfast-zookeeper-")
@@ -23,6 +24,9 @@ func Main(m *testing.M, count int, ensemble **Ensemble) int {
 		return 1
 	}
 	*ensemble = started
+	if len(inner) > 0 {
+		return inner[0](m)
+	}
 	return m.Run()
 }
 

@@ -128,9 +128,15 @@ type ZooKeeperConfigSpec struct {
 	// +kubebuilder:validation:XValidation:rule="self != '/zookeeper' && !self.startsWith('/zookeeper/')",message="spec.path is not /zookeeper or below, which ZooKeeper keeps for itself"
 	Path string `json:"path"`
 
-	// Data of the znode, in base64.
+	// Data of the znode, in base64 (the standard alphabet, padded, without line breaks).
+	// ---
+	// The pattern stands in for the format "byte": a rule in CEL beside a field of that format fails on "+" and "/",
+	// which CEL takes for the alphabet of URLs. What does not decode must not be stored, since one such object would
+	// keep every client from decoding a list.
 	//
 	// +optional
+	// +kubebuilder:validation:Format=""
+	// +kubebuilder:validation:Pattern=`^([A-Za-z0-9+/]{4})*([A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?$`
 	// +kubebuilder:validation:MaxLength=1400000
 	Data []byte `json:"data,omitempty"`
 

@@ -287,7 +287,7 @@ func syncEvents(obj *v1alpha1.ZooKeeperConfig, o Observation, d znode.Decision, 
 		return nil
 	case cause == znode.ByDrift:
 		return tell(v1alpha1.ReasonDriftCorrected, "somebody changed the znode %s, and it was put right: %s", record.Path, detail)
-	case before == nil && cause == znode.ByAdoption:
+	case before == nil && (cause == znode.ByAdoption || takes(obj)):
 		return tell(v1alpha1.ReasonAdopted, "the znode %s existed and was adopted", record.Path)
 	case before == nil || before.Path != record.Path || before.ConnectString != record.ConnectString:
 		return tell(v1alpha1.ReasonCreated, "the znode %s was created: %d bytes (sha256 %s)", record.Path, record.Size, record.Hash)
@@ -295,6 +295,12 @@ func syncEvents(obj *v1alpha1.ZooKeeperConfig, o Observation, d znode.Decision, 
 		return tell(v1alpha1.ReasonUpdated, "the znode %s was changed: %d bytes (sha256 %s)", record.Path, record.Size, record.Hash)
 	}
 	return nil
+}
+
+// takes tells whether the object claims a znode that existed.
+func takes(obj *v1alpha1.ZooKeeperConfig) bool {
+	claim, ok := znode.ParseClaim(obj.Annotations[v1alpha1.AnnotationZnodeClaim])
+	return ok && claim.Takes != ""
 }
 
 // conclude makes a plan of a status and of what keeps the object from being ready.

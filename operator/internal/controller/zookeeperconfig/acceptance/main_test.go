@@ -1,0 +1,360 @@
+// Package acceptance holds the tests of the kind ZooKeeperConfig that need a real API server and a real ZooKeeper.
+package acceptance_test
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"log/slog"
+	"os"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/go-logr/logr"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	eventsv1 "k8s.io/api/events/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/kubernetes/scheme"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	ctrlconfig "sigs.k8s.io/controller-runtime/pkg/config"
+	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
+
+	"github.com/holdfast-io/holdfast/crds"
+	v1alpha1 "github.com/holdfast-io/holdfast/operator/api/v1alpha1"
+	"github.com/holdfast-io/holdfast/operator/internal/controller/zookeeperconfig"
+	"github.com/holdfast-io/holdfast/operator/internal/plan/znode"
+	"github.com/holdfast-io/holdfast/operator/internal/reconcile/conditions"
+	"github.com/holdfast-io/holdfast/operator/internal/reconcile/testkit"
+	"github.com/holdfast-io/holdfast/operator/internal/zookeeper"
+	"github.com/holdfast-io/holdfast/operator/internal/zookeeper/zktypes"
+	zktest "github.com/holdfast-io/holdfast/test/zookeeper"
+)
+
+var (
+	env    *testkit.Environment
+	shared *zktest.Ensemble // standalone; tests do no harm to it
+)
+
+func TestMain(m *testing.M) {
+	os.Exit(zktest.Main(m, 1, &shared, func(m *testing.M) int { return testkit.Main(m, &env, crds.All()...) }))
+}
+
+// planted is a value that must never be seen outside of Secrets and ZooKeeper.
+const planted = "pl4nt3d-s3cr3t-v4lu3"
+
+// operatorCredential is the operator's own. The tests also use it as the hand that edits znodes.
+var operatorCredential = zookeeper.Credential{User: "operator", Password: "pw-" + planted}
+
+func newScheme(t testing.TB) *runtime.Scheme {
+	t.Helper()
+	s := runtime.NewScheme()
+	require.NoError(t, scheme.AddToScheme(s))
+	require.NoError(t, v1alpha1.AddToScheme(s))
+	return s
+}
+
+func digest(c zookeeper.Credential, perms string) zktypes.ACL {
+	parsed, err := zktypes.ParsePerms(perms)
+	if err != nil {
+		panic(err)
+	}
+	return zktypes.ACL{Scheme: zktypes.SchemeDigest, ID: zktypes.DigestID(c.User, c.Password), Perms: parsed}
+}
+
+// fixture is one namespace with an operator, whose default connect string has a chroot of the namespace's own.
+type fixture struct {
+	*testing.T
+	ctx     context.Context
+	client  client.WithWatch
+	ns      string
+	connect string
+	hand    *zookeeper.Session
+	metrics *prometheus.Registry
+	logs    *buffer
+	stop    func()
+}
+
+// setting changes how the operator of a fixture runs.
+type setting func(*zookeeperconfig.Options)
+
+func withGrants(grants ...znode.Grant) setting {
+	return func(o *zookeeperconfig.Options) { o.Settings.Grants = grants }
+}
+
+// start starts an operator against an ensemble, by its connect string without chroot.
+func start(t *testing.T, hosts string, settings ...setting) *fixture {
+	t.Helper()
+	f := &fixture{T: t, logs: &buffer{}, metrics: prometheus.NewRegistry()}
+	ctx, cancel := context.WithTimeout(t.Context(), 4*time.Minute)
+	t.Cleanup(cancel)
+	f.ctx = ctx
+	var err error
+	f.client, err = client.NewWithWatch(env.Config, client.Options{Scheme: newScheme(t)})
+	require.NoError(t, err)
+	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "team-"}}
+	require.NoError(t, f.client.Create(ctx, namespace))
+	f.ns = namespace.Name
+	f.connect = hosts + "/" + f.ns
+	f.hand = handAt(t, f.connect, operatorCredential)
+	f.run(settings...)
+	return f
+}
+
+// handAt is a session of somebody with a credential.
+func handAt(t *testing.T, connect string, credential zookeeper.Credential) *zookeeper.Session {
+	t.Helper()
+	pool := zookeeper.New(poolOptions())
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+		defer cancel()
+		_ = pool.Close(ctx) // a server that was stopped for good does not answer
+	})
+	session, err := pool.Session(targetAt(t, connect, credential))
+	require.NoError(t, err)
+	return session
+}
+
+func targetAt(t testing.TB, connect string, credential zookeeper.Credential) zookeeper.Target {
+	t.Helper()
+	parsed, err := zktypes.ParseConnectString(connect)
+	require.NoError(t, err)
+	return zookeeper.Target{Connect: parsed, Credential: credential}
+}
+
+// poolOptions have no audit: whatever is noticed is noticed by a watch.
+func poolOptions() zookeeper.Options {
+	return zookeeper.Options{
+		SessionTimeout: time.Second, RequestTimeout: 2 * time.Second, DialTimeout: 500 * time.Millisecond,
+		MaxBackoff: 500 * time.Millisecond, AuditInterval: -1,
+	}
+}
+
+// run starts the operator; f.stop ends it.
+func (f *fixture) run(settings ...setting) {
+	f.Helper()
+	f.metrics = prometheus.NewRegistry()
+	counters, err := zookeeper.NewMetrics(f.metrics)
+	require.NoError(f, err)
+	log := slog.New(slog.NewJSONHandler(f.logs, &slog.HandlerOptions{Level: slog.LevelDebug}))
+	options := zookeeperconfig.Options{Pool: poolOptions(), MaxConcurrent: 8}
+	options.Pool.Metrics, options.Pool.Log = counters, log
+	target := targetAt(f, f.connect, operatorCredential)
+	options.Settings.Default = func(string) (zookeeper.Target, error) { return target, nil }
+	for _, set := range settings {
+		set(&options)
+	}
+	component := zookeeperconfig.Component(options)
+	mgr, err := ctrl.NewManager(env.Config, ctrl.Options{
+		Scheme: newScheme(f), Logger: logr.FromSlogHandler(log.Handler()),
+		Cache:      cache.Options{DefaultNamespaces: map[string]cache.Config{f.ns: {}}, ByObject: component.Cache},
+		Controller: ctrlconfig.Controller{SkipNameValidation: new(true)},
+		Metrics:    metricsserver.Options{BindAddress: "0"},
+	})
+	require.NoError(f, err)
+	require.NoError(f, component.Setup(f.ctx, mgr))
+	ctx, cancel := context.WithCancel(f.ctx)
+	done := make(chan error, 1)
+	go func() { done <- mgr.Start(ctx) }()
+	var once sync.Once
+	f.stop = func() {
+		once.Do(func() {
+			cancel()
+			if err := <-done; err != nil {
+				f.Errorf("the operator ended with %v", err)
+			}
+			ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+			defer cancel()
+			if err := component.Stop(ctx); err != nil {
+				f.Logf("stop: %v", err)
+			}
+		})
+	}
+	f.Cleanup(f.stop)
+}
+
+// object makes a ZooKeeperConfig of the path and the data, changed by the functions.
+func (f *fixture) object(name, path, data string, change ...func(*v1alpha1.ZooKeeperConfigSpec)) *v1alpha1.ZooKeeperConfig {
+	obj := &v1alpha1.ZooKeeperConfig{
+		ObjectMeta: metav1.ObjectMeta{Namespace: f.ns, Name: name},
+		Spec:       v1alpha1.ZooKeeperConfigSpec{Path: path, StringData: &data},
+	}
+	for _, each := range change {
+		each(&obj.Spec)
+	}
+	return obj
+}
+
+func (f *fixture) create(obj client.Object) {
+	f.Helper()
+	require.NoError(f, f.client.Create(f.ctx, obj))
+}
+
+// get returns an object, or nil.
+func (f *fixture) get(name string) *v1alpha1.ZooKeeperConfig {
+	f.Helper()
+	obj := &v1alpha1.ZooKeeperConfig{}
+	err := f.client.Get(f.ctx, client.ObjectKey{Namespace: f.ns, Name: name}, obj)
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	require.NoError(f, err)
+	return obj
+}
+
+// edit changes the spec, as a user does.
+func (f *fixture) edit(name string, change func(*v1alpha1.ZooKeeperConfigSpec)) {
+	f.Helper()
+	f.eventually("the edit of "+name, func() bool {
+		obj := f.get(name)
+		change(&obj.Spec)
+		err := f.client.Update(f.ctx, obj)
+		if apierrors.IsConflict(err) {
+			return false
+		}
+		require.NoError(f, err)
+		return true
+	})
+}
+
+func (f *fixture) remove(name string) {
+	f.Helper()
+	require.NoError(f, f.client.Delete(f.ctx, &v1alpha1.ZooKeeperConfig{ObjectMeta: metav1.ObjectMeta{Namespace: f.ns, Name: name}}))
+}
+
+func (f *fixture) eventually(what string, condition func() bool) {
+	f.Helper()
+	deadline := time.Now().Add(time.Minute)
+	for !condition() {
+		if time.Now().After(deadline) || f.ctx.Err() != nil {
+			f.Fatalf("never: %s\nobjects:\n%s", what, f.describe())
+		}
+		wait, cancel := context.WithTimeout(f.ctx, 5*time.Millisecond)
+		<-wait.Done()
+		cancel()
+	}
+}
+
+func (f *fixture) describe() string {
+	list := &v1alpha1.ZooKeeperConfigList{}
+	if err := f.client.List(context.WithoutCancel(f.ctx), list, client.InNamespace(f.ns)); err != nil {
+		return err.Error()
+	}
+	var out bytes.Buffer
+	for i := range list.Items {
+		if i == 5 {
+			break
+		}
+		item := &list.Items[i]
+		fmt.Fprintf(&out, "%s: generation %d, deleted %v, annotations %v\n  %+v\n", item.Name, item.Generation, item.DeletionTimestamp, item.Annotations, item.Status)
+	}
+	return out.String()
+}
+
+// ready waits until an object is Ready for its present generation.
+func (f *fixture) ready(name string) *v1alpha1.ZooKeeperConfig {
+	f.Helper()
+	var obj *v1alpha1.ZooKeeperConfig
+	f.eventually(name+" is Ready", func() bool {
+		obj = f.get(name)
+		return obj != nil && obj.Status.ObservedGeneration == obj.Generation &&
+			meta.IsStatusConditionTrue(obj.Status.Conditions, v1alpha1.ConditionReady)
+	})
+	require.NoError(f, conditions.Check(obj))
+	require.Equal(f, v1alpha1.ZnodeSynced, obj.Status.State)
+	return obj
+}
+
+// not waits until an object is not Ready for a reason.
+func (f *fixture) not(name, reason string) *v1alpha1.ZooKeeperConfig {
+	f.Helper()
+	var obj *v1alpha1.ZooKeeperConfig
+	f.eventually(name+" says "+reason, func() bool {
+		obj = f.get(name)
+		if obj == nil {
+			return false
+		}
+		ready := conditions.Get(obj, v1alpha1.ConditionReady)
+		return ready != nil && ready.Status != metav1.ConditionTrue && ready.Reason == reason && ready.ObservedGeneration == obj.Generation
+	})
+	require.NoError(f, conditions.Check(obj))
+	return obj
+}
+
+func (f *fixture) gone(name string) {
+	f.Helper()
+	f.eventually(name+" is gone", func() bool { return f.get(name) == nil })
+}
+
+// znode reads a znode, which must exist.
+func (f *fixture) znode(path string) zookeeper.Content {
+	f.Helper()
+	content, err := f.hand.Get(f.ctx, path)
+	require.NoError(f, err, path)
+	return content
+}
+
+func (f *fixture) holds(path, data string) zookeeper.Content {
+	f.Helper()
+	var content zookeeper.Content
+	f.eventually(fmt.Sprintf("%s holds %q", path, data), func() bool {
+		var err error
+		content, err = f.hand.Get(f.ctx, path)
+		return err == nil && string(content.Value) == data
+	})
+	return content
+}
+
+func (f *fixture) absent(path string) {
+	f.Helper()
+	_, err := f.hand.Get(f.ctx, path)
+	require.ErrorIs(f, err, zookeeper.ErrNoNode, path)
+}
+
+// events returns the reasons of the events about an object, in no order.
+func (f *fixture) events(name string) map[string]int {
+	f.Helper()
+	list := &eventsv1.EventList{}
+	require.NoError(f, f.client.List(f.ctx, list, client.InNamespace(f.ns)))
+	out := map[string]int{}
+	for _, event := range list.Items {
+		if event.Regarding.Name == name {
+			count := 1
+			if event.Series != nil {
+				count = int(event.Series.Count)
+			}
+			out[event.Reason] += count
+		}
+	}
+	return out
+}
+
+func (f *fixture) secret(name string, data map[string]string) {
+	f.Helper()
+	f.create(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: f.ns, Name: name}, StringData: data})
+}
+
+// buffer takes logs from many goroutines.
+type buffer struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (b *buffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.text.Write(p)
+}
+
+func (b *buffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.text.String()
+}
