@@ -2,6 +2,7 @@ package components
 
 import (
 	"fmt"
+	"time"
 
 	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -43,11 +44,19 @@ func NewLeaseService(
 			name, args.Metadata.Name, args.Metadata.Namespace)
 	}
 	res := &LeaseService{}
-	opts = append([]pulumi.ResourceOption{timeouts("5m", "10m", "5m")}, opts...)
-	if err := kube.Register(ctx, name, leaseServiceObject(args), res, opts...); err != nil {
+	object := leaseServiceObject(args)
+	wait := awaitLeaseService(object.Spec.Replicas)
+	opts = append([]pulumi.ResourceOption{timeouts(wait, wait, "5m")}, opts...)
+	if err := kube.Register(ctx, name, object, res, opts...); err != nil {
 		return nil, err
 	}
 	return res, nil
+}
+
+// awaitLeaseService is how long an update waits for Ready. Replicas are replaced one after the other, so it grows with
+// their number; it is longer than the operator takes to say that a rollout is stuck.
+func awaitLeaseService(replicas int32) string {
+	return (4*time.Minute + time.Duration(replicas)*30*time.Second).String()
 }
 
 func leaseServiceObject(args *LeaseServiceArgs) *v1alpha1.LeaseService {

@@ -27,7 +27,7 @@ func TestLeaseTenantInAGivenNamespaceIsItsLeaseServiceAlone(t *testing.T) {
 	require.Equal(t, []string{"LeaseService"}, s.kinds(s.find("LeaseTenant", "team-a")))
 	service := s.find("LeaseService", "team-a-leaseservice")
 	require.Equal(t, "kubernetes:dist.system/v1alpha1:LeaseService", service.Type)
-	require.Equal(t, "5m", service.CreateTimeout)
+	require.Equal(t, "5m30s", service.CreateTimeout, "30 s for each of three replicas")
 	require.Equal(t, "team-a", at(service, "metadata", "name"))
 	require.Equal(t, "apps", at(service, "metadata", "namespace"))
 	require.Equal(t, "condition=Ready", at(service, "metadata", "annotations", "pulumi.com/waitFor"))
