@@ -42,28 +42,25 @@ progress() {
 
 # build GROUP OUT: reads the group's build.conf, which defines EXPECT (the usual cold time in words) and a
 # function build_group that puts the binaries into the folder it is given.
-build() {
-  local group=$1 out=$2 start=$SECONDS tmp
+build() (
+  set -euo pipefail
+  group=$1 out=$2 start=$SECONDS
   tmp=$(mktemp -d "$cache/.$group.XXXXXX")
-  # shellcheck disable=SC2064
-  trap "rm -rf '$tmp'" RETURN
-  (
-    set -euo pipefail
-    cd "$tools/$group"
-    # shellcheck source=/dev/null
-    . ./build.conf
-    say "$group: building once into $out (from an empty Go cache: $EXPECT)"
-    # One set of flags for everything, so that groups share what they have in common.
-    export CGO_ENABLED=0 GOFLAGS='-mod=readonly -buildvcs=false -trimpath'
-    # The functions write what they do to standard error, go build -v's package names included.
-    { build_group "$tmp" 2>&1 >&3 | progress "$group"; } 3>&2
-  )
+  trap 'rm -rf "$tmp"' EXIT
+  cd "$tools/$group"
+  # shellcheck source=/dev/null
+  . ./build.conf
+  say "$group: building once into $out (from an empty Go cache: $EXPECT)"
+  # One set of flags for everything, so that groups share what they have in common.
+  export CGO_ENABLED=0 GOFLAGS='-mod=readonly -buildvcs=false -trimpath'
+  # What a build prints, go build -v's package names included, becomes progress on standard error.
+  { build_group "$tmp" 2>&1 >&3 | progress "$group"; } 3>&2
   mkdir -p "$(dirname "$out")"
   chmod 755 "$tmp"
   mv "$tmp" "$out"
   say "$group: done in $((SECONDS - start)) s"
   printf '%s\t%s\t%s\n' "$(date -u +%FT%TZ)" "$group" "$((SECONDS - start))" >>"$cache/times.tsv"
-}
+)
 
 [[ $# -gt 0 ]] || { echo "usage: tools/build.sh GROUP..." >&2; exit 2; }
 mkdir -p "$cache/tools"

@@ -21,7 +21,7 @@ if [[ ${1:-} == --check ]]; then
   after=$(generated)
   if [[ -n $after ]]; then
     git --no-pager diff -- crds operator/api operator/lease
-    printf 'generate: out of date, run `make generate` and commit:\n%s\n' "$after" >&2
+    printf 'generate: out of date, run make generate and commit:\n%s\n' "$after" >&2
     exit 1
   fi
   echo "generate: all generated files are current"

@@ -1,4 +1,4 @@
-# shellcheck shell=bash
+# shellcheck shell=bash disable=SC2034 # what is set here is used by the scripts that source it
 # What `make up`, `make down`, `make status` and the end-to-end tests share. Sourced, never run.
 #
 # $HOLDFAST_STATE    what runs keeps its state here   (default: holdfast in the user's state folder)

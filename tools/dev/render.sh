@@ -18,7 +18,7 @@ if [[ -n $check ]]; then
   changed=$(git ls-files -mo --exclude-standard -- stacks/gitops)
   if [[ -n $changed ]]; then
     git --no-pager diff -- stacks/gitops
-    printf 'render: not current, run `make render` and commit:\n%s\n' "$changed" >&2
+    printf 'render: not current, run make render and commit:\n%s\n' "$changed" >&2
     exit 1
   fi
   echo 'render: all committed manifests are current'

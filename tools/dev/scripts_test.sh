@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Tests of the scripts' own promises that no end-to-end test reaches.
+# shellcheck disable=SC2016 # the groups' functions expand their own arguments
 set -uo pipefail
-cd "$(dirname "$0")/../.."
+cd "$(dirname "$0")/../.." || exit
 passed=0 failed=0
 
 # expect NAME STATUS TEXT COMMAND...   the command exits with STATUS and prints TEXT.
