@@ -91,7 +91,7 @@ func (a *app) connect() (*clients, error) {
 		}
 		creds = leasetls.ClientCredentials(a.tls)
 	}
-	conn, err := grpc.NewClient(a.server, grpc.WithTransportCredentials(creds))
+	conn, err := grpc.NewClient(a.server, append(lease.DialOptions(), grpc.WithTransportCredentials(creds))...)
 	if err != nil {
 		return nil, &usageError{fmt.Errorf("--server is %q: %w", a.server, err)}
 	}
