@@ -147,7 +147,7 @@ func (f *fixture) run(settings ...setting) {
 	options := zookeeperconfig.Options{Pool: poolOptions(), MaxConcurrent: 8}
 	options.Pool.Metrics, options.Pool.Log = counters, log
 	target := targetAt(f, f.connect, operatorCredential)
-	options.Settings.Default = func(string) (zookeeper.Target, error) { return target, nil }
+	options.Settings.Default = fixed(target)
 	for _, set := range settings {
 		set(&options)
 	}
@@ -357,4 +357,14 @@ func (b *buffer) String() string {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.text.String()
+}
+
+// fixed is a default that is the same for every namespace.
+func fixed(target zookeeper.Target) func(string) (zookeeper.Target, error) {
+	return func(string) (zookeeper.Target, error) { return target, nil }
+}
+
+func (f *fixture) deleteSecret(name string) {
+	f.Helper()
+	require.NoError(f, f.client.Delete(f.ctx, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: f.ns, Name: name}}))
 }

@@ -1,0 +1,195 @@
+package acceptance_test
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	v1alpha1 "github.com/holdfast-io/holdfast/operator/api/v1alpha1"
+	"github.com/holdfast-io/holdfast/operator/internal/controller/zookeeperconfig"
+	"github.com/holdfast-io/holdfast/operator/internal/reconcile/conditions"
+	zktest "github.com/holdfast-io/holdfast/test/zookeeper"
+)
+
+// metric sums a metric over its labels.
+func (f *fixture) metric(name string) float64 { return f.sum(name, nil) }
+
+// count is the number of requests of an operation that this operator made.
+func (f *fixture) count(op string) float64 {
+	return f.sum("holdfast_zookeeper_request_duration_seconds", map[string]string{"op": op})
+}
+
+func (f *fixture) sum(name string, labels map[string]string) float64 {
+	f.Helper()
+	families, err := f.metrics.Gather()
+	require.NoError(f, err)
+	sum := 0.0
+	for _, family := range families {
+		if family.GetName() != name {
+			continue
+		}
+		for _, metric := range family.GetMetric() {
+			matches := true
+			for _, label := range metric.GetLabel() {
+				want, asked := labels[label.GetName()]
+				matches = matches && (!asked || want == label.GetValue())
+			}
+			if matches {
+				sum += metric.GetCounter().GetValue() + metric.GetGauge().GetValue() + float64(metric.GetHistogram().GetSampleCount())
+			}
+		}
+	}
+	return sum
+}
+
+func name(i int) string { return fmt.Sprintf("n%d", i) }
+
+// many creates so many objects, and waits until they are ready.
+func (f *fixture) many(count int) {
+	f.Helper()
+	for i := range count {
+		f.create(f.object(name(i), "/many/"+name(i), "declared"))
+	}
+	for i := range count {
+		f.ready(name(i))
+	}
+}
+
+// In an outage every object is Unknown, and says so once; afterwards all go on, and nothing was deleted or written twice.
+func TestOutage(t *testing.T) {
+	ensemble := zktest.Start(t, 1)
+	f := start(t, ensemble.ConnectString())
+	const count = 20
+	f.many(count)
+	made := f.znode("/many/" + name(0))
+	ensemble.Server(0).Kill()
+	for i := range count {
+		obj := f.not(name(i), v1alpha1.ReasonEnsembleUnavailable)
+		require.Equal(t, metav1.ConditionUnknown, conditions.Get(obj, v1alpha1.ConditionReady).Status)
+		require.Equal(t, metav1.ConditionUnknown, conditions.Get(obj, v1alpha1.ConditionSynced).Status)
+		require.Equal(t, v1alpha1.ZnodeError, obj.Status.State)
+		require.NotNil(t, obj.Status.Znode, "what it has stays on record")
+	}
+	f.create(f.object("new", "/new", "v"))
+	f.edit(name(1), text("edited in the outage"))
+	f.not("new", v1alpha1.ReasonEnsembleUnavailable)
+	ensemble.Server(0).Restart(t)
+	for i := range count {
+		f.ready(name(i))
+	}
+	f.ready("new")
+	f.holds("/new", "v")
+	f.holds("/many/"+name(1), "edited in the outage")
+	require.Equal(t, made.Mzxid, f.znode("/many/"+name(0)).Mzxid)
+	require.EqualValues(t, 1, f.metric("holdfast_zookeeper_breaker_openings_total"))
+	require.Zero(t, f.count("delete"))
+	require.LessOrEqual(t, f.events(name(0))[v1alpha1.ReasonEnsembleUnavailable], 1)
+}
+
+// A session that expires takes its watches with it: what happened meanwhile is put right, and later drift is seen.
+func TestExpiry(t *testing.T) {
+	proxy := zktest.NewProxy(t, shared.Server(0).Address())
+	f := start(t, shared.ConnectString())
+	f.stop()
+	f.hand = handAt(t, f.connect, operatorCredential)
+	through := targetAt(t, proxy.Address()+f.connect[len(shared.ConnectString()):], operatorCredential)
+	f.run(func(o *zookeeperconfig.Options) { o.Settings.Default = fixed(through) })
+	const count = 10
+	f.many(count)
+	sessions := shared.Server(0).Sessions()
+	proxy.Cut()
+	f.eventually("the session expires", func() bool { return shared.Server(0).Sessions() < sessions })
+	_, err := f.hand.Set(f.ctx, "", "/many/"+name(0), []byte("in the gap"), 0)
+	require.NoError(t, err)
+	require.NoError(t, f.hand.Delete(f.ctx, "", "/many/"+name(1), 0))
+	proxy.Restore()
+	f.holds("/many/"+name(0), "declared")
+	f.holds("/many/"+name(1), "declared")
+	for i := range count {
+		f.ready(name(i))
+		_, err := f.hand.Set(f.ctx, "", "/many/"+name(i), []byte("later"), -1)
+		require.NoError(t, err)
+		f.holds("/many/"+name(i), "declared")
+	}
+	require.LessOrEqual(t, f.metric("holdfast_zookeeper_breaker_openings_total"), 1.0)
+	require.Zero(t, f.count("delete"))
+}
+
+// Three servers: the leader is killed, then the quorum is lost and regained.
+func TestQuorum(t *testing.T) {
+	ensemble := zktest.Start(t, 3)
+	f := start(t, ensemble.ConnectString())
+	const count = 10
+	f.many(count)
+	leader := ensemble.Leader()
+	leader.Kill()
+	f.edit(name(0), text("without the old leader"))
+	f.holds("/many/"+name(0), "without the old leader")
+	leader.Restart(t)
+	for i := range count {
+		f.ready(name(i))
+	}
+
+	followers := ensemble.Followers()
+	for _, server := range followers {
+		server.Kill()
+	}
+	f.not(name(1), v1alpha1.ReasonEnsembleUnavailable)
+	f.edit(name(1), text("without a quorum"))
+	openings := f.metric("holdfast_zookeeper_breaker_openings_total")
+	for _, server := range followers {
+		server.Relaunch(t)
+	}
+	f.holds("/many/"+name(1), "without a quorum")
+	for i := range count {
+		f.ready(name(i))
+	}
+	require.Equal(t, openings, f.metric("holdfast_zookeeper_breaker_openings_total"))
+	require.Zero(t, f.count("delete"))
+	for i := 2; i < count; i++ {
+		require.Zero(t, f.znode("/many/"+name(i)).Version, "nothing was written without need")
+	}
+}
+
+// An ensemble that is away does not keep an object, or a namespace, from going: within ten seconds the znode is left
+// behind, and an event says so.
+func TestDeletionInAnOutage(t *testing.T) {
+	ensemble := zktest.Start(t, 1)
+	f := start(t, ensemble.ConnectString())
+	f.secret("me", map[string]string{"username": operatorCredential.User, "password": operatorCredential.Password})
+	f.create(f.object("away", "/away", "v"))
+	f.create(f.object("back", "/back", "v"))
+	f.ready("away")
+	f.ready("back")
+	ensemble.Server(0).Kill()
+	begin := time.Now()
+	f.remove("away")
+	f.gone("away")
+	took := time.Since(begin)
+	require.Less(t, took, 10*time.Second)
+	require.GreaterOrEqual(t, took, 5*time.Second, "it was given time to come back")
+	f.eventually("the event", func() bool { return f.events("away")[v1alpha1.ReasonOrphaned] == 1 })
+	f.remove("back")
+	ensemble.Server(0).Restart(t)
+	f.gone("back")
+	require.Equal(t, "v", string(f.znode("/away").Value))
+}
+
+// The Secret of the credential may go before the object that needs it to clean up.
+func TestDeletionWithoutItsSecret(t *testing.T) {
+	f := start(t, shared.ConnectString())
+	f.secret("me", map[string]string{"username": operatorCredential.User, "password": operatorCredential.Password})
+	f.create(f.object("x", "/x", "v", func(s *spec) {
+		s.Connection = &v1alpha1.ZooKeeperConnection{ConnectString: f.connect, AuthSecretRef: &v1alpha1.ObjectReference{Name: "me"}}
+	}))
+	f.ready("x")
+	f.deleteSecret("me")
+	f.not("x", v1alpha1.ReasonSourceMissing)
+	require.Equal(t, "v", string(f.znode("/x").Value))
+	f.remove("x")
+	f.gone("x")
+	f.absent("/x")
+}
