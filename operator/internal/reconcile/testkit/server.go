@@ -28,8 +28,8 @@ func (r ref) String() string { return r.kind.Kind + " " + r.name.Name }
 // contents are objects as the API server had them at one time. They are never changed, so they can be shared.
 type contents map[ref]client.Object
 
-// server is the API server as the world knows it. Every write of the world goes through one of its clients, which reads
-// the object back, so its contents are the server's without a watch.
+// server is the API server as the world knows it. Every write of the world goes through one of its clients, which keeps
+// what the server answers, so its contents are the server's without a watch.
 type server struct {
 	tb       testing.TB
 	ctx      context.Context
@@ -54,8 +54,17 @@ type gate func(ctx context.Context, w write, do func() error) error
 func (s *server) client(pass gate) client.WithWatch {
 	guard := func(ctx context.Context, verb string, obj any, do func() error) error {
 		r := s.refOf(obj)
-		err := pass(ctx, write{verb: verb, ref: r, before: s.contents[r]}, do)
-		s.refresh(r)
+		answered := false
+		err := pass(ctx, write{verb: verb, ref: r, before: s.contents[r]}, func() error {
+			err := do()
+			answered = err == nil
+			return err
+		})
+		if answered && verb != "delete" {
+			s.keep(r, obj.(client.Object))
+		} else {
+			s.refresh(r)
+		}
 		return err
 	}
 	return interceptor.NewClient(s.direct, interceptor.Funcs{
@@ -106,6 +115,27 @@ func (s *server) refTo(obj client.Object) ref {
 		s.tb.Fatalf("type of %T: %v", obj, err)
 	}
 	return ref{kind: gvk, name: client.ObjectKeyFromObject(obj)}
+}
+
+// keep takes what the server answered to a write, unless that is the last there was of an object.
+func (s *server) keep(r ref, answer client.Object) {
+	s.tb.Helper()
+	if answer.GetDeletionTimestamp() != nil && len(answer.GetFinalizers()) == 0 {
+		s.refresh(r)
+		return
+	}
+	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(answer)
+	obj := s.empty(r.kind)
+	if err == nil {
+		err = runtime.DefaultUnstructuredConverter.FromUnstructured(content, obj)
+	}
+	if err != nil {
+		s.tb.Fatalf("convert the answer for %s: %v", r, err)
+	}
+	obj.GetObjectKind().SetGroupVersionKind(schema.GroupVersionKind{}) // as a read leaves it
+	next := maps.Clone(s.contents)
+	next[r] = obj
+	s.contents = next
 }
 
 // refresh reads an object back after a write. The contents are replaced, not changed: caches hold on to old ones.
