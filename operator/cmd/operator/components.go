@@ -4,7 +4,10 @@ import (
 	"github.com/holdfast-io/holdfast/operator/internal/component"
 	"github.com/holdfast-io/holdfast/operator/internal/config"
 	"github.com/holdfast-io/holdfast/operator/internal/controller/leaseservice"
+	"github.com/holdfast-io/holdfast/operator/internal/controller/zookeeperconfig"
 	desired "github.com/holdfast-io/holdfast/operator/internal/desired/leaseservice"
+	"github.com/holdfast-io/holdfast/operator/internal/zookeeper"
+	"github.com/holdfast-io/holdfast/operator/internal/zookeeper/zktypes"
 )
 
 // components is everything that this binary can run. A new kind is one entry here.
@@ -14,5 +17,34 @@ func components(c config.OperatorConfig) []component.Component {
 			Settings:      desired.Settings{DefaultImage: c.LeaseService.Image, OperatorNamespace: c.LeaderElection.Namespace},
 			MaxConcurrent: c.LeaseService.MaxConcurrentReconciles,
 		}),
+		zookeeperconfig.Component(zooKeeperOptions(c.ZooKeeper)),
 	}
+}
+
+func zooKeeperOptions(c config.ZooKeeper) zookeeperconfig.Options {
+	out := zookeeperconfig.Options{
+		Settings: zookeeperconfig.Settings{Grants: c.PlanGrants(), DeletionDeadline: c.DeletionDeadline.Duration},
+		Pool: zookeeper.Options{
+			SessionTimeout: c.SessionTimeout.Duration, RequestTimeout: c.RequestTimeout.Duration,
+			BreakerFailures: uint32(c.BreakerFailures), AuditInterval: c.AuditInterval.Duration,
+		},
+		MaxConcurrent: c.MaxConcurrentReconciles,
+	}
+	if c.ConnectString != "" {
+		out.Settings.Default = func(string) (zookeeper.Target, error) { return ownTarget(c) }
+	}
+	return out
+}
+
+// ownTarget is the ensemble of an object that names none, with the credential as it is now.
+func ownTarget(c config.ZooKeeper) (zookeeper.Target, error) {
+	connect, err := zktypes.ParseConnectString(c.ConnectString)
+	if err != nil {
+		return zookeeper.Target{}, err
+	}
+	user, password, err := c.Credential()
+	if err != nil {
+		return zookeeper.Target{}, err
+	}
+	return zookeeper.Target{Connect: connect, Credential: zookeeper.Credential{User: user, Password: password}}, nil
 }

@@ -42,6 +42,8 @@ type OperatorConfig struct {
 	Components Components `json:"components"`
 	// LeaseService configures the kind LeaseService.
 	LeaseService LeaseService `json:"leaseService"`
+	// ZooKeeper configures the kinds that use ZooKeeper.
+	ZooKeeper ZooKeeper `json:"zookeeper"`
 }
 
 // LeaderElection configures the election, by a Lease named "holdfast-operator".
@@ -123,6 +125,7 @@ func Default() OperatorConfig {
 		Log:                     Log{Level: "info"},
 		GracefulShutdownTimeout: Duration{Duration: 20 * time.Second},
 		LeaseService:            LeaseService{MaxConcurrentReconciles: 4},
+		ZooKeeper:               defaultZooKeeper(),
 	}
 }
 

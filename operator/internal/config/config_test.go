@@ -31,6 +31,7 @@ log: {level: debug}
 gracefulShutdownTimeout: 1m
 components: {disabled: [lease-service]}
 leaseService: {image: "example.com/lease-service@sha256:00", maxConcurrentReconciles: 16}
+zookeeper: {connectString: "zk:2181", breakerFailures: 3}
 `))
 	if err != nil {
 		t.Fatal(err)
@@ -45,7 +46,9 @@ leaseService: {image: "example.com/lease-service@sha256:00", maxConcurrentReconc
 		GracefulShutdownTimeout: seconds(60),
 		Components:              config.Components{Disabled: []string{"lease-service"}},
 		LeaseService:            config.LeaseService{Image: "example.com/lease-service@sha256:00", MaxConcurrentReconciles: 16},
+		ZooKeeper:               config.Default().ZooKeeper,
 	}
+	want.ZooKeeper.ConnectString, want.ZooKeeper.BreakerFailures = "zk:2181", 3
 	if diff := cmp.Diff(want, got, cmpopts.IgnoreUnexported(config.Duration{})); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}

@@ -1,0 +1,151 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/holdfast-io/holdfast/operator/internal/plan/znode"
+	"github.com/holdfast-io/holdfast/operator/internal/zookeeper/zktypes"
+)
+
+// ZooKeeper configures the kinds that use ZooKeeper.
+type ZooKeeper struct {
+	// ConnectString of the ensemble that an object uses which names none: "zk-0:2181,zk-1:2181/chroot".
+	// Empty: each object names its own.
+	ConnectString string `json:"connectString"`
+	// CredentialFolder is a folder with the files username and password, such as a mounted Secret. It is the
+	// operator's own credential, and goes to the ensemble of ConnectString alone. It is read again when a pass needs
+	// it, so a rotated Secret takes effect. Empty: the operator shows none.
+	CredentialFolder string `json:"credentialFolder"`
+	// SessionTimeout is what is asked of the servers. Default 10s.
+	SessionTimeout Duration `json:"sessionTimeout"`
+	// RequestTimeout bounds one request. Default 5s.
+	RequestTimeout Duration `json:"requestTimeout"`
+	// BreakerFailures is the number of failures in a row after which an ensemble counts as away. Default 5.
+	BreakerFailures int `json:"breakerFailures"`
+	// AuditInterval is how often access control lists are compared with what is declared: ZooKeeper's watches
+	// don't tell of their changes. Default 30s.
+	AuditInterval Duration `json:"auditInterval"`
+	// DeletionDeadline is how long a deletion waits for an ensemble that is away before it leaves the znode behind.
+	// Default 8s.
+	DeletionDeadline Duration `json:"deletionDeadline"`
+	// MaxConcurrentReconciles is the number of objects that are worked on at once, 1 to 256. Default 16.
+	MaxConcurrentReconciles int `json:"maxConcurrentReconciles"`
+	// Grants say which namespaces may write below which paths. None: every namespace may write everywhere.
+	Grants []ZooKeeperGrant `json:"grants"`
+}
+
+// ZooKeeperGrant lets namespaces write below paths.
+type ZooKeeperGrant struct {
+	// Namespaces that it speaks of; "*" is every one.
+	Namespaces []string `json:"namespaces"`
+	// Ensembles are connect strings without a chroot. Empty: every ensemble.
+	Ensembles []string `json:"ensembles"`
+	// Paths as the ensemble sees them, chroot included; each allows itself and all below it. "{namespace}" in one
+	// stands for the object's namespace.
+	Paths []string `json:"paths"`
+}
+
+func defaultZooKeeper() ZooKeeper {
+	return ZooKeeper{
+		SessionTimeout: Duration{Duration: 10 * time.Second}, RequestTimeout: Duration{Duration: 5 * time.Second},
+		BreakerFailures: 5, AuditInterval: Duration{Duration: 30 * time.Second},
+		DeletionDeadline: Duration{Duration: 8 * time.Second}, MaxConcurrentReconciles: 16,
+	}
+}
+
+func (z ZooKeeper) validate(path *field.Path) field.ErrorList {
+	var faults field.ErrorList
+	if z.ConnectString != "" {
+		if _, err := zktypes.ParseConnectString(z.ConnectString); err != nil {
+			faults = append(faults, field.Invalid(path.Child("connectString"), z.ConnectString, err.Error()))
+		}
+	}
+	for name, value := range map[string]Duration{
+		"sessionTimeout": z.SessionTimeout, "requestTimeout": z.RequestTimeout,
+		"auditInterval": z.AuditInterval, "deletionDeadline": z.DeletionDeadline,
+	} {
+		faults = append(faults, value.validate(path.Child(name), 100*time.Millisecond, time.Hour)...)
+	}
+	if n := z.BreakerFailures; n < 1 || n > 1000 {
+		faults = append(faults, field.Invalid(path.Child("breakerFailures"), n, "must be 1 to 1000"))
+	}
+	if n := z.MaxConcurrentReconciles; n < 1 || n > 256 {
+		faults = append(faults, field.Invalid(path.Child("maxConcurrentReconciles"), n, "must be 1 to 256"))
+	}
+	for i, grant := range z.Grants {
+		faults = append(faults, grant.validate(path.Child("grants").Index(i))...)
+	}
+	return faults
+}
+
+func (g ZooKeeperGrant) validate(path *field.Path) field.ErrorList {
+	var faults field.ErrorList
+	if len(g.Namespaces) == 0 {
+		faults = append(faults, field.Required(path.Child("namespaces"), `list namespaces, or "*" for every one`))
+	}
+	for i, name := range g.Namespaces {
+		if name != "*" {
+			faults = append(faults, namespace(path.Child("namespaces").Index(i), name)...)
+		}
+	}
+	if len(g.Paths) == 0 {
+		faults = append(faults, field.Required(path.Child("paths"), `list paths, or "/" for all`))
+	}
+	for i, root := range g.Paths {
+		if err := zktypes.ValidatePath(root); root != "/" && err != nil {
+			faults = append(faults, field.Invalid(path.Child("paths").Index(i), root, err.Error()))
+		}
+	}
+	for i, text := range g.Ensembles {
+		at := path.Child("ensembles").Index(i)
+		switch connect, err := zktypes.ParseConnectString(text); {
+		case err != nil:
+			faults = append(faults, field.Invalid(at, text, err.Error()))
+		case connect.Chroot != "":
+			faults = append(faults, field.Invalid(at, text, "must have no chroot: paths are given as the ensemble sees them"))
+		}
+	}
+	return faults
+}
+
+// PlanGrants returns the grants in the form that decisions are made by. The configuration must be valid.
+func (z ZooKeeper) PlanGrants() []znode.Grant {
+	out := make([]znode.Grant, 0, len(z.Grants))
+	for _, grant := range z.Grants {
+		each := znode.Grant{Namespaces: grant.Namespaces, Paths: grant.Paths}
+		for _, text := range grant.Ensembles {
+			if connect, err := zktypes.ParseConnectString(text); err == nil {
+				each.Ensembles = append(each.Ensembles, connect)
+			}
+		}
+		out = append(out, each)
+	}
+	return out
+}
+
+// Credential reads the operator's own credential. Without a folder both are empty.
+func (z ZooKeeper) Credential() (user, password string, err error) {
+	if z.CredentialFolder == "" {
+		return "", "", nil
+	}
+	read := func(name string) string {
+		content, readErr := os.ReadFile(filepath.Join(z.CredentialFolder, name))
+		err = errors.Join(err, readErr)
+		return strings.TrimRight(string(content), "\r\n")
+	}
+	user, password = read("username"), read("password")
+	switch {
+	case err != nil:
+		return "", "", fmt.Errorf("zookeeper.credentialFolder: %w", err)
+	case user == "" || password == "" || strings.Contains(user, ":"):
+		return "", "", fmt.Errorf("zookeeper.credentialFolder %s: the files username and password must not be empty, and the username has no colon", z.CredentialFolder)
+	}
+	return user, password, nil
+}
