@@ -22,14 +22,18 @@ iproute2        the network namespaces and links between the nodes
 util-linux      nsenter, unshare and mount for the nodes
 procps          sysctl, for forwarding inside the nodes
 L
+  zookeeper) cat <<'L' ;;
+zookeeper       the servers that tests of ZooKeeperConfigs talk to, started by the tests on free ports
+default-jre-headless  runs them
+L
   test) cat <<'L' ;;
 shellcheck      lints the shell scripts
 L
-  *) echo "tools/debian-packages.sh: no group named '$1': choose from build cluster test" >&2; exit 2 ;;
+  *) echo "tools/debian-packages.sh: no group named '$1': choose from build cluster zookeeper test" >&2; exit 2 ;;
   esac
 }
 
-[[ $# -gt 0 ]] || set -- build cluster test
+[[ $# -gt 0 ]] || set -- build cluster zookeeper test
 missing=()
 for group; do
   list=$(packages "$group")

@@ -2,7 +2,7 @@
 # `make test-unit`: every test but the end-to-end ones. They run a real etcd and a real API server on loopback.
 set -euo pipefail
 . "$(dirname "$0")/lib.sh"
-"$root/tools/debian-packages.sh" build
+"$root/tools/debian-packages.sh" build zookeeper
 KUBEBUILDER_ASSETS=$("$root/tools/build.sh" kubernetes)
 export KUBEBUILDER_ASSETS
 cd "$root"
