@@ -11,10 +11,10 @@ import (
 	"github.com/holdfast-io/holdfast/operator/api/v1alpha1"
 )
 
-func recordTenant(t *testing.T, args components.LeaseTenantArgs, opts ...pulumi.ResourceOption) *stack {
+func recordTenant(t *testing.T, args components.LeaseTenantArgs) *stack {
 	t.Helper()
 	return record(t, func(ctx *pulumi.Context) error {
-		_, err := components.NewLeaseTenant(ctx, "team-a", &args, opts...)
+		_, err := components.NewLeaseTenant(ctx, "team-a", &args)
 		return err
 	})
 }

@@ -1,7 +1,6 @@
 package platform_test
 
 import (
-	"errors"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -120,7 +119,7 @@ func TestParseConfigRefuses(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			_, err := platform.ParseConfig(values(tc.changes), nil)
 			var configError *platform.ConfigError
-			require.True(t, errors.As(err, &configError), "%v", err)
+			require.ErrorAs(t, err, &configError)
 			var got []string
 			for _, problem := range configError.Problems {
 				got = append(got, problem.String())

@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"path"
 	"path/filepath"
 	"slices"
 
@@ -76,28 +77,40 @@ func run(o options) (int, error) {
 }
 
 // write makes the manifests the only YAML files under the folder: what is no longer rendered has to go, for a GitOps
-// controller prunes by absence.
-func write(out string, manifests []render.Manifest) error {
+// controller prunes by absence. A link that leads out of the folder is not followed.
+func write(out string, manifests []render.Manifest) (err error) {
+	if err := os.MkdirAll(out, 0o755); err != nil {
+		return err
+	}
+	root, err := os.OpenRoot(out)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, root.Close()) }()
 	wanted := make([]string, 0, len(manifests))
 	for _, manifest := range manifests {
-		path := filepath.Join(out, filepath.FromSlash(manifest.Path))
-		wanted = append(wanted, path)
-		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		wanted = append(wanted, manifest.Path)
+		if err := root.MkdirAll(path.Dir(manifest.Path), 0o755); err != nil {
 			return err
 		}
-		if err := os.WriteFile(path, manifest.Content, 0o644); err != nil {
+		if err := root.WriteFile(manifest.Path, manifest.Content, 0o644); err != nil {
 			return err
 		}
 	}
+	return removeOthers(root, wanted)
+}
+
+// removeOthers removes the YAML files that are not wanted, and the folders that are empty then.
+func removeOthers(root *os.Root, wanted []string) error {
 	var folders []string
-	err := filepath.WalkDir(out, func(path string, entry fs.DirEntry, err error) error {
+	err := fs.WalkDir(root.FS(), ".", func(name string, entry fs.DirEntry, err error) error {
 		switch {
 		case err != nil:
 			return err
-		case entry.IsDir():
-			folders = append(folders, path)
-		case filepath.Ext(path) == ".yaml" && !slices.Contains(wanted, path):
-			return os.Remove(path)
+		case entry.IsDir() && name != ".":
+			folders = append(folders, name)
+		case path.Ext(name) == ".yaml" && !slices.Contains(wanted, name):
+			return root.Remove(name)
 		}
 		return nil
 	})
@@ -105,10 +118,15 @@ func write(out string, manifests []render.Manifest) error {
 		return err
 	}
 	for _, folder := range slices.Backward(folders) {
-		if entries, err := os.ReadDir(folder); err == nil && len(entries) == 0 {
-			if err := os.Remove(folder); err != nil {
-				return err
-			}
+		entries, err := fs.ReadDir(root.FS(), folder)
+		if err != nil {
+			return err
+		}
+		if len(entries) > 0 {
+			continue
+		}
+		if err := root.Remove(folder); err != nil {
+			return err
 		}
 	}
 	return nil

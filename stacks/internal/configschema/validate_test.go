@@ -74,13 +74,16 @@ func TestValidate(t *testing.T) {
 		}},
 		{"rules that hold", `{title: ok, path: /a}`, nil},
 		{"too many items", `{title: ok, items: [{}, {}, {}]}`, []string{`items: has 3 items, above the maximum 2`}},
-		{"items are called by their names, and all problems come at once",
-			`{title: ok, items: [{name: B, count: 0}, {name: ok, count: 10, inner: {url: ftp}}]}`, []string{
+		{
+			"items are called by their names, and all problems come at once",
+			`{title: ok, items: [{name: B, count: 0}, {name: ok, count: 10, inner: {url: ftp}}]}`,
+			[]string{
 				`items[0] (B): count: 0 is below the minimum 1`,
 				`items[0] (B): name: "B" is not allowed; Allowed are lower case letters`,
 				`items[1] (ok): count: 10 is above the maximum 9`,
 				`items[1] (ok): inner.url: "ftp" is not allowed; it must match ^http`,
-			}},
+			},
+		},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			data, err := yaml.YAMLToJSON([]byte(tc.value))
