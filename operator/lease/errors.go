@@ -45,10 +45,10 @@ func (e *HeldError) Unwrap() error { return e.err }
 // Typed makes a gRPC error of a call about a lease recognisable by errors.As (*HeldError) and errors.Is (ErrNotHeld).
 func Typed(name string, err error) error {
 	st := status.Convert(err)
-	switch st.Code() {
-	case codes.Aborted:
+	if st.Code() == codes.Aborted {
 		return heldError(name, st, err)
-	case codes.NotFound:
+	}
+	if st.Code() == codes.NotFound {
 		return fmt.Errorf("lease %q: %w", name, ErrNotHeld)
 	}
 	return fmt.Errorf("lease %q: %w", name, err)

@@ -122,8 +122,10 @@ func (l *Lease) Revocation() *Revocation { return l.revocation.Load() }
 // returns. An error means that the service may not know that yet, in which case the lease expires after its TTL.
 // It goes on trying until the context ends, and does nothing on a lease that is Done already.
 func (l *Lease) Release(ctx context.Context) error {
-	if l.ctx.Err() != nil {
+	select {
+	case <-l.ctx.Done():
 		return nil
+	default:
 	}
 	l.cancel(ErrReleased)
 	for pause := retryFirst; ; pause = min(2*pause, retryMost) {

@@ -379,7 +379,7 @@ func (s *Session) adopt(ctx context.Context, granted answer) (*Lease, error) {
 	// One that waited in line is confirmed by a call of its own, since until then its time may count as over.
 	err := s.client.unary(l).confirm(ctx)
 	l.giveBack = func(ctx context.Context) error { return s.release(ctx, key) }
-	for stream := granted.stream; err == nil && !s.add(key, l, stream); {
+	for on := granted.stream; err == nil && !s.add(key, l, on); {
 		// The stream it was granted on is gone, and the new one does not know of it.
 		var attached answer
 		attached, err = s.ask(ctx, &leasev1.SessionRequest{Message: &leasev1.SessionRequest_Attach{
@@ -388,7 +388,7 @@ func (s *Session) adopt(ctx context.Context, granted answer) (*Lease, error) {
 		if err == nil && attached.response.GetAttached() == nil {
 			err = Typed(l.name, refusal(attached.response))
 		}
-		stream = attached.stream
+		on = attached.stream
 	}
 	if err != nil {
 		tell, cancel := context.WithTimeout(context.WithoutCancel(ctx), retryMost)

@@ -172,10 +172,10 @@ func (a *app) watch() *cobra.Command {
 				}
 				for {
 					got, err := stream.Recv()
-					switch {
-					case errors.Is(err, io.EOF), ctx.Err() != nil:
-						return nil
-					case err != nil:
+					if errors.Is(err, io.EOF) || errors.Is(ctx.Err(), context.Canceled) {
+						return nil // interrupted
+					}
+					if err != nil {
 						return lease.Typed(names[0], err)
 					}
 					if err := a.print(got, func(t *table) { t.watch(got) }); err != nil {

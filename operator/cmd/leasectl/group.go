@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"io"
 	"os"
 	"os/exec"
@@ -18,10 +19,10 @@ type childProcess struct {
 }
 
 // newChild prepares a command. At a terminal it stays in the foreground group, or it could not read from it; then
-// signals reach the command itself alone.
-func newChild(command []string, in io.Reader) *childProcess {
+// signals reach the command itself alone. The end of the context does not end it: it is asked to stop first.
+func newChild(ctx context.Context, command []string, in io.Reader) *childProcess {
 	file, isFile := in.(*os.File)
-	c := &childProcess{Cmd: exec.Command(command[0], command[1:]...), group: !isFile || !term.IsTerminal(int(file.Fd()))}
+	c := &childProcess{Cmd: exec.CommandContext(context.WithoutCancel(ctx), command[0], command[1:]...), group: !isFile || !term.IsTerminal(int(file.Fd()))}
 	c.Stdin = in
 	c.SysProcAttr = attributes(c.group)
 	return c

@@ -77,7 +77,7 @@ func (w *wanted) take(ctx context.Context, c *lease.Client, name string, options
 
 // guard runs a command for as long as a lease is held.
 func (a *app) guard(ctx context.Context, held *lease.Lease, command []string) error {
-	child := newChild(command, a.in)
+	child := newChild(ctx, command, a.in)
 	child.Stdout, child.Stderr = a.out, a.err
 	child.Env = append(os.Environ(), tokenVariable+"="+strconv.FormatInt(held.Token(), 10), "HOLDFAST_LEASE="+held.Name())
 	ended, err := child.run()

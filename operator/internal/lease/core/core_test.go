@@ -1,7 +1,6 @@
 package core_test
 
 import (
-	"errors"
 	"fmt"
 	"hash/fnv"
 	"slices"
@@ -97,7 +96,7 @@ func (w *world) answered(t *rapid.T, req *request, r core.Reply) {
 			w.waiting[req.Name] = slices.Delete(line, i, i+1)
 		}
 		var held *core.HeldError
-		require.True(t, errors.As(r.Err, &held), "unexpected error %v", r.Err)
+		require.ErrorAs(t, r.Err, &held)
 		return
 	}
 	require.LessOrEqual(t, i, 0, "%s was granted before the first in line", req.RequestID)

@@ -80,8 +80,8 @@ func New(opts Options) *Engine {
 	return e
 }
 
-// learnShards asks the store for the number of shards until it knows.
-func (e *Engine) learnShards(ctx context.Context) error {
+// learnShards asks the store for the number of shards until it knows, or returns false when the context ends.
+func (e *Engine) learnShards(ctx context.Context) bool {
 	for {
 		call, cancel := context.WithTimeout(ctx, storeTimeout)
 		shards, err := e.opts.Store.Shards(call, e.opts.Shards)
@@ -96,11 +96,11 @@ func (e *Engine) learnShards(ctx context.Context) error {
 				slots[i].index = i
 			}
 			e.slots.Store(&slots)
-			return nil
+			return true
 		}
 		e.opts.Log.Warn("waiting for the store", "error", err)
 		if !sleep(ctx, retryAfter) {
-			return ctx.Err()
+			return false
 		}
 	}
 }
@@ -143,8 +143,8 @@ func (e *Engine) Changed() <-chan struct{} { return e.changed.wait() }
 // Run takes part until the context ends, then ends the session. It returns nil then, and otherwise what made it
 // impossible to go on.
 func (e *Engine) Run(ctx context.Context) error {
-	if e.learnShards(ctx) != nil {
-		return nil // the context ended
+	if !e.learnShards(ctx) {
+		return nil
 	}
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error {

@@ -3,7 +3,7 @@ package engine
 import (
 	"context"
 	"errors"
-	"fmt"
+	"strconv"
 	"sync/atomic"
 	"time"
 
@@ -39,7 +39,7 @@ func (e *Engine) serve(ctx context.Context) error {
 		return err
 	}
 	e.metrics.sessions.WithLabelValues("opened").Inc()
-	e.opts.Log.Info("joined", "session", fmt.Sprintf("%x", uint64(s.id)), "sessionTTL", s.ttl.String())
+	e.opts.Log.Info("joined", "session", strconv.FormatUint(uint64(s.id), 16), "sessionTTL", s.ttl.String())
 	e.session.Store(s)
 	e.changed.send()
 

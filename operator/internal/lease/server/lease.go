@@ -23,8 +23,8 @@ func (s *Server) Acquire(ctx context.Context, req *leasev1.AcquireRequest) (*lea
 }
 
 func (s *Server) acquire(ctx context.Context, req *leasev1.AcquireRequest) (*leasev1.AcquireResponse, error) {
-	caller := s.callerOf(ctx)
-	asked, err := s.acquireRequest(req, caller)
+	who := s.callerOf(ctx)
+	asked, err := s.acquireRequest(req, who)
 	if err != nil {
 		return nil, err
 	}
@@ -54,11 +54,11 @@ func (s *Server) acquire(ctx context.Context, req *leasev1.AcquireRequest) (*lea
 		return owner.Acquire(ctx, forward)
 	}
 	if !asked.Wait {
-		return at(ctx, s, caller, asked.Name, local, remote)
+		return at(ctx, s, who, asked.Name, local, remote)
 	}
 	ctx, cancel := s.streamContext(ctx)
 	defer cancel()
-	grant, err := at(ctx, s, caller, asked.Name, local, remote)
+	grant, err := at(ctx, s, who, asked.Name, local, remote)
 	if err != nil && errors.Is(context.Cause(ctx), errStopping) {
 		return nil, errStopping
 	}
@@ -160,14 +160,14 @@ func (s *Server) CheckToken(ctx context.Context, req *leasev1.CheckTokenRequest)
 
 // Revoke implements LeaseService.
 func (s *Server) Revoke(ctx context.Context, req *leasev1.RevokeRequest) (*leasev1.RevokeResponse, error) {
-	caller := s.callerOf(ctx)
+	who := s.callerOf(ctx)
 	var c checker
 	c.name(req.GetName())
 	c.require(req.GetToken() >= 0, "token", "is %d; it must not be negative", req.GetToken())
 	c.atMost("reason", len(req.GetReason()), maxReason)
 	c.atMost("requested_by", len(req.GetRequestedBy()), maxHolder)
 	asked := core.Revocation{
-		Reason: req.GetReason(), RequestedBy: caller.identity, Force: req.GetForce(),
+		Reason: req.GetReason(), RequestedBy: who.identity, Force: req.GetForce(),
 		Period: c.duration("deadline", req.GetDeadline()),
 	}
 	if asked.RequestedBy == "" {
@@ -179,7 +179,7 @@ func (s *Server) Revoke(ctx context.Context, req *leasev1.RevokeRequest) (*lease
 	local := func(ctx context.Context) (*leasev1.RevokeResponse, error) {
 		return s.revoke(ctx, req.GetName(), req.GetToken(), asked)
 	}
-	got, err := at(ctx, s, caller, req.GetName(), local,
+	got, err := at(ctx, s, who, req.GetName(), local,
 		func(ctx context.Context, owner leasev1.LeaseServiceClient) (*leasev1.RevokeResponse, error) {
 			return owner.Revoke(ctx, req)
 		})

@@ -29,11 +29,11 @@ func (s *Server) List(ctx context.Context, req *leasev1.ListRequest) (*leasev1.L
 	if limit == 0 {
 		limit = defaultPage
 	}
-	caller := s.callerOf(ctx)
-	if caller.forwarded {
-		return s.listHere(caller, req, string(after), limit)
+	who := s.callerOf(ctx)
+	if who.forwarded {
+		return s.listHere(who, req, string(after), limit)
 	}
-	leases, err := s.listEverywhere(ctx, caller, req, string(after), limit)
+	leases, err := s.listEverywhere(ctx, who, req, string(after), limit)
 	if err != nil {
 		return nil, s.toError(err)
 	}

@@ -86,11 +86,11 @@ func checkHold(name string, token int64) error {
 
 // acquireRequest checks a request and fills in its defaults. A request without an id gets one, so that the
 // service itself can repeat it when the name changes its owner.
-func (s *Server) acquireRequest(req *leasev1.AcquireRequest, caller caller) (core.AcquireRequest, error) {
+func (s *Server) acquireRequest(req *leasev1.AcquireRequest, who caller) (core.AcquireRequest, error) {
 	var c checker
 	c.name(req.GetName())
 	out := core.AcquireRequest{
-		Name: req.GetName(), Holder: req.GetHolder(), Identity: caller.identity, RequestID: req.GetRequestId(),
+		Name: req.GetName(), Holder: req.GetHolder(), Identity: who.identity, RequestID: req.GetRequestId(),
 		Mode: core.Mode(req.GetMode()), Permits: req.GetPermits(), PermitsTotal: req.GetPermitsTotal(),
 		Metadata: req.GetMetadata(), Value: req.GetValue(), Wait: req.GetWait() != nil,
 	}
@@ -98,7 +98,7 @@ func (s *Server) acquireRequest(req *leasev1.AcquireRequest, caller caller) (cor
 		out.Mode = core.Exclusive
 	}
 	if out.Holder == "" {
-		out.Holder = caller.label()
+		out.Holder = who.label()
 	}
 	if out.RequestID == "" {
 		out.RequestID = newRequestID()

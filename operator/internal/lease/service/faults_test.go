@@ -25,8 +25,6 @@ func TestADeposedOwnerStopsInTime(t *testing.T) {
 	cutOff.EtcdEndpoints = []string{link.Address}
 	old := leasetest.Start(t, cutOff)
 	oldClient := leasev1.NewLeaseServiceClient(leasetest.Dial(t, old.Address))
-	held := acquire(t, oldClient, "n", "one", time.Minute)
-
 	other := leasetest.Options("other")
 	other.EtcdEndpoints = []string{etcd.Endpoint()}
 	next := leasetest.Start(t, other)
@@ -39,7 +37,7 @@ func TestADeposedOwnerStopsInTime(t *testing.T) {
 			name = candidate
 		}
 	}
-	held = acquire(t, nextClient, name, "one", time.Minute)
+	held := acquire(t, nextClient, name, "one", time.Minute)
 
 	link.Cut()
 	cut := time.Now()

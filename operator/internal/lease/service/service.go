@@ -112,7 +112,7 @@ func Run(ctx context.Context, opts Options) error {
 		return err
 	}
 	log := slog.New(slog.NewJSONHandler(opts.Log, &slog.HandlerOptions{Level: opts.LogLevel})).With("replica", opts.Name)
-	listener, err := net.Listen("tcp", opts.Listen)
+	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", opts.Listen)
 	if err != nil {
 		return fmt.Errorf("--listen: %w", err)
 	}
