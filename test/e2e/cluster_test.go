@@ -44,7 +44,7 @@ func startCluster(t *testing.T, env environment, name string) *testCluster {
 			t.Errorf("remove the cluster: %v\n%s", err, output)
 		}
 	})
-	run("up", "--bin-dir", env.kubeBin).must(t)
+	run("up", "--bin-dir", env.kubeBin, "--network-policy", filepath.Join(env.netpolBin, "kube-network-policies")).must(t)
 	c, err := cluster.Open(state, name)
 	require.NoError(t, err)
 	archives, err := filepath.Glob(filepath.Join(env.images, "*.tar"))

@@ -17,7 +17,8 @@ import (
 // environment is what tools/dev/test-e2e.sh built for the tests.
 type environment struct {
 	repository                           string // the checkout
-	kubeBin, ownBin, pulumiBin           string // folders of binaries; pulumiBin is empty when pulumi is installed
+	kubeBin, netpolBin, ownBin           string // folders of binaries
+	pulumiBin                            string // empty when pulumi is installed
 	images                               string // folder of image archives
 	operatorImage, leaseImage, etcdImage string
 }
@@ -34,6 +35,7 @@ func loadEnvironment(t *testing.T) environment {
 	return environment{
 		repository:    repository,
 		kubeBin:       get("HOLDFAST_KUBE_BIN"),
+		netpolBin:     get("HOLDFAST_NETPOL_BIN"),
 		ownBin:        get("HOLDFAST_BIN"),
 		pulumiBin:     os.Getenv("HOLDFAST_PULUMI_BIN"),
 		images:        get("HOLDFAST_IMAGES"),

@@ -186,12 +186,33 @@ func (j *mainJob) addAndRemoveTenant(t *testing.T) {
 	_, err := late.acquire(ctx, "jobs/nightly", "late", 30*time.Second)
 	require.NoError(t, err, "the new tenant's leases are its own")
 
+	j.wallOff(t, namespace, fmt.Sprint(outputs["name"]), fmt.Sprint(outputs["endpoint"]))
+
 	before := j.podUIDs(t)
 	j.stack.setTenants(t, j.tenant)
 	j.stack.up().must(t)
 	err = j.cluster.client.Get(ctx, types.NamespacedName{Name: namespace}, &corev1.Namespace{})
 	require.True(t, apierrors.IsNotFound(err), "the removed tenant's namespace: %v", err)
 	require.Equal(t, before, j.podUIDs(t), "removing a tenant restarted another one's pods")
+}
+
+// wallOff sees that a pod of another tenant reaches its own lease service, and not that of the first tenant.
+func (j *mainJob) wallOff(t *testing.T, namespace, name, endpoint string) {
+	t.Helper()
+	status := func(endpoint string) command {
+		return command{
+			path: filepath.Join(j.env.kubeBin, "kubectl"),
+			args: []string{
+				"--kubeconfig", j.cluster.Kubeconfig(), "exec", "-n", namespace, name + "-0", "--",
+				"/leasectl", "--server", endpoint, "--timeout", "3s", "status",
+			},
+			timeout: 30 * time.Second,
+		}
+	}
+	status(endpoint).must(t)
+	output, err := status(j.leaseService(t).Status.Endpoint).run(t.Context())
+	require.Error(t, err, "a tenant reached another one's lease service: %s", output)
+	require.Contains(t, output, "did not answer in time", "the packets must be dropped, not the call refused by something else")
 }
 
 func (j *mainJob) refuseBadConfig(t *testing.T) {

@@ -20,12 +20,12 @@ step() { printf '\n\033[1m==> %s\033[0m\n' "$*" >&2; }
 note() { printf '    %s\n' "$*" >&2; }
 die() { printf 'error: %s\n' "$*" >&2; exit 1; }
 
-# build_tools sets kube_bin and pulumi_bin, and puts kubectl and pulumi first on PATH. What is installed
+# build_tools sets kube_bin, netpol_bin and pulumi_bin, and puts kubectl and pulumi first on PATH. What is installed
 # already is used when its version fits.
 build_tools() {
-  kube_bin='' pulumi_bin=''
+  kube_bin='' netpol_bin='' pulumi_bin=''
   if ! external_cluster || ! fits_kubectl; then
-    kube_bin=$("$root/tools/build.sh" kubernetes)
+    { read -r kube_bin && read -r netpol_bin; } < <("$root/tools/build.sh" kubernetes netpol)
     PATH=$kube_bin:$PATH
   fi
   if ! fits_pulumi; then

@@ -8,10 +8,8 @@ unset KUBECONFIG # the tests never touch a cluster that they did not start
 build_tools
 build_binaries
 find_images
-export HOLDFAST_KUBE_BIN=$kube_bin HOLDFAST_BIN=$bin HOLDFAST_PULUMI_BIN=$pulumi_bin HOLDFAST_IMAGES=$images
+export HOLDFAST_KUBE_BIN=$kube_bin HOLDFAST_NETPOL_BIN=$netpol_bin HOLDFAST_BIN=$bin HOLDFAST_PULUMI_BIN=$pulumi_bin HOLDFAST_IMAGES=$images
 export HOLDFAST_OPERATOR_IMAGE=$operator_image HOLDFAST_LEASE_IMAGE=$lease_image HOLDFAST_ETCD_IMAGE=$etcd_image
-HOLDFAST_NETPOL_BIN=$("$root/tools/build.sh" netpol) # enforces NetworkPolicies on the nodes
-export HOLDFAST_NETPOL_BIN
 cd "$root"
 step 'End-to-end tests'
 if [[ $# -gt 0 ]]; then

@@ -29,7 +29,7 @@ step '4/6 Cluster'
 if external_cluster; then
   kubectl cluster-info >/dev/null || die "the cluster of KUBECONFIG=$KUBECONFIG does not answer"
 else
-  "$bin/cluster" up --name "$cluster" --bin-dir "$kube_bin"
+  "$bin/cluster" up --name "$cluster" --bin-dir "$kube_bin" --network-policy "$netpol_bin/kube-network-policies"
   "$bin/cluster" load-image --name "$cluster" "$images"/*.tar
   export KUBECONFIG=$local_kubeconfig
 fi
