@@ -42,7 +42,11 @@ configure() { pulumi --non-interactive config set --config-file "$stack_config" 
 configure holdfast:operator.image "$operator_image"
 configure holdfast:leaseService.image "$lease_image"
 configure holdfast:devEtcd.image "$etcd_image"
-pulumi --non-interactive up --yes --skip-preview --stack dev --config-file "$stack_config" --suppress-permalink >&2
+if ! pulumi --non-interactive up --yes --skip-preview --stack dev --config-file "$stack_config" --suppress-permalink >&2; then
+  note 'pulumi up failed; the tenants as they are now:'
+  kubectl get leaseservices -A -o wide >&2 || true
+  die 'make up can be run again; make down removes all'
+fi
 
 step '6/6 A client of the first tenant'
 "$root/tools/dev/try.sh"
