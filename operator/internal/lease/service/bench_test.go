@@ -13,6 +13,7 @@ import (
 	v3lockpb "go.etcd.io/etcd/server/v3/etcdserver/api/v3lock/v3lockpb"
 
 	"github.com/holdfast-io/holdfast/operator/internal/lease/leasetest"
+	"github.com/holdfast-io/holdfast/operator/lease"
 	"github.com/holdfast-io/holdfast/operator/lease/leasev1"
 )
 
@@ -28,6 +29,13 @@ func BenchmarkCycle(b *testing.B) {
 	leases := leasev1.NewLeaseServiceClient(leasetest.Dial(b, replica.Address))
 	locks := v3lockpb.NewLockClient(client.ActiveConnection())
 
+	sessions := make([]*lease.Session, 16)
+	for i := range sessions {
+		var err error
+		sessions[i], err = lease.New(leasetest.Dial(b, replica.Address)).NewSession(b.Context())
+		require.NoError(b, err)
+	}
+	var next atomic.Int64
 	for _, clients := range []int{1, 64, 512} {
 		cases := map[string]func(ctx context.Context, name string) error{
 			"holdfast": func(ctx context.Context, name string) error {
@@ -37,6 +45,13 @@ func BenchmarkCycle(b *testing.B) {
 				}
 				_, err = leases.Release(ctx, &leasev1.ReleaseRequest{Name: name, Token: got.GetToken()})
 				return err
+			},
+			"session": func(ctx context.Context, name string) error {
+				held, err := sessions[int(next.Load())%len(sessions)].TryAcquire(ctx, name)
+				if err != nil {
+					return err
+				}
+				return held.Release(ctx)
 			},
 			"v3lock": func(ctx context.Context, name string) error {
 				grant, err := client.Grant(ctx, 60)
@@ -62,7 +77,6 @@ func BenchmarkCycle(b *testing.B) {
 			b.Run(fmt.Sprintf("%s/%d", name, clients), func(b *testing.B) {
 				before := raftIndex(b, inner)
 				start, cpu := time.Now(), cpuTime(b)
-				var next atomic.Int64
 				b.SetParallelism(max(1, clients/2))
 				b.RunParallel(func(pb *testing.PB) {
 					own := fmt.Sprintf("bench/%s/%d", name, next.Add(1))

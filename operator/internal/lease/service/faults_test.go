@@ -70,6 +70,11 @@ func TestADeposedOwnerStopsInTime(t *testing.T) {
 		firstNew = time.Now()
 		return err == nil
 	}, 15*time.Second, time.Millisecond)
+	// The old owner is asked for a while longer: it must not answer now.
+	select {
+	case <-time.After(time.Second):
+	case <-t.Context().Done():
+	}
 	close(stop)
 	wg.Wait()
 	require.False(t, lastOld.IsZero(), "the old owner went on for a while")
