@@ -207,6 +207,19 @@ func (s *Session) Create(ctx context.Context, key, path string, data []byte, acl
 	})
 }
 
+// CreateBelow creates a znode, and first what is missing above it, each empty and with the list parents. It tries
+// without first: most znodes have siblings.
+func (s *Session) CreateBelow(ctx context.Context, key, path string, data []byte, acl, parents []zktypes.ACL) (zktypes.Node, error) {
+	node, err := s.Create(ctx, key, path, data, acl)
+	if !errors.Is(err, ErrNoNode) {
+		return node, err
+	}
+	if err := s.EnsureParents(ctx, path, parents); err != nil {
+		return zktypes.Node{}, err
+	}
+	return s.Create(ctx, key, path, data, acl)
+}
+
 // EnsureParents creates what is missing above a znode, the chroot included, each empty and with the access control
 // list. Others may do the same at the same time.
 func (s *Session) EnsureParents(ctx context.Context, path string, acl []zktypes.ACL) error {

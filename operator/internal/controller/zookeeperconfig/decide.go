@@ -105,14 +105,11 @@ func (c *controller) decideChange(obj *v1alpha1.ZooKeeperConfig, o Observation, 
 		}
 	}
 	out := c.conclude(now, view, nil)
-	connect := o.target.Connect.String()
-	effect := &reconcile.Effect{What: what}
-	switch {
-	case d.Verb == znode.Create:
-		effect.Claim = map[string]string{v1alpha1.AnnotationZnodeClaim: znode.NewClaim(connect, obj.Spec.Path, o.want, recorded(obj)).String()}
-	case d.Takes:
-		effect.Claim = map[string]string{v1alpha1.AnnotationZnodeClaim: znode.NewTaking(connect, obj.Spec.Path, o.node, recorded(obj)).String()}
+	claim := znode.NewChange(o.target.Connect.String(), obj.Spec.Path, o.want, o.node, recorded(obj))
+	if d.Verb == znode.Create {
+		claim = znode.NewClaim(o.target.Connect.String(), obj.Spec.Path, o.want, recorded(obj))
 	}
+	effect := &reconcile.Effect{What: what, Claim: map[string]string{v1alpha1.AnnotationZnodeClaim: claim.String()}}
 	key, path := keyOf(obj), obj.Spec.Path
 	effect.Run = func(ctx context.Context) error { return c.change(ctx, key, path, effect, o, d) }
 	out.Effect = effect
@@ -133,11 +130,7 @@ func (c *controller) change(ctx context.Context, key, path string, effect *recon
 	switch d.Verb {
 	case znode.Create:
 		c.memory.with(key, func(r *remembered) { r.denied = "" })
-		if _, err = o.session.Create(ctx, key, path, o.data, o.want.ACL); errors.Is(err, zookeeper.ErrNoNode) {
-			if err = o.session.EnsureParents(ctx, path, o.want.ParentACL); err == nil {
-				_, err = o.session.Create(ctx, key, path, o.data, o.want.ACL)
-			}
-		}
+		_, err = o.session.CreateBelow(ctx, key, path, o.data, o.want.ACL, o.want.ParentACL)
 		c.noteCreation(key, effect.Claim[v1alpha1.AnnotationZnodeClaim], err)
 	case znode.SetACL:
 		_, err = o.session.SetACL(ctx, key, path, o.want.ACL, o.node.Aversion)
@@ -155,14 +148,13 @@ func (c *controller) change(ctx context.Context, key, path string, effect *recon
 // noteCreation remembers how a creation was answered. After one that was not answered, "exists" may be our own doing.
 func (c *controller) noteCreation(key, claim string, err error) {
 	c.memory.with(key, func(r *remembered) {
-		var away *zookeeper.UnavailableError
 		switch {
-		case errors.As(err, &away):
-			r.unsure = claim
-		case errors.Is(err, zookeeper.ErrNodeExists) && r.unsure != claim:
-			r.denied = claim
-		case err == nil:
+		case err == nil, errors.Is(err, zookeeper.ErrNoNode), errors.Is(err, zookeeper.ErrNoAuth), errors.Is(err, zookeeper.ErrInvalidACL):
 			r.unsure = ""
+		case !errors.Is(err, zookeeper.ErrNodeExists):
+			r.unsure = claim
+		case r.unsure != claim:
+			r.denied = claim
 		}
 	})
 }

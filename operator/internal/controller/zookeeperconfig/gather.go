@@ -55,13 +55,13 @@ type gatherer struct {
 	*controller
 	resolver
 	key     string
-	watched map[Session]map[string]struct{}
+	watched watched
 	out     Observation
 }
 
 func (c *controller) gather(ctx context.Context, reader client.Reader, obj *v1alpha1.ZooKeeperConfig) (Observation, error) {
 	g := &gatherer{
-		controller: c, key: keyOf(obj), watched: map[Session]map[string]struct{}{},
+		controller: c, key: keyOf(obj), watched: watched{},
 		resolver: resolver{ctx: ctx, reader: reader, obj: obj, settings: c.settings},
 	}
 	if err := g.wanted(); err != nil {
@@ -220,10 +220,7 @@ func (g *gatherer) look(target zookeeper.Target, path string) (Session, zktypes.
 	if err != nil {
 		return nil, zktypes.Node{}, g.unavailable(err)
 	}
-	if g.watched[session] == nil {
-		g.watched[session] = map[string]struct{}{}
-	}
-	g.watched[session][path] = struct{}{}
+	g.watched.add(session, path)
 	node, err := session.Observe(g.ctx, path, g.subscription(g.obj))
 	if err != nil {
 		return session, zktypes.Node{}, g.unavailable(err)

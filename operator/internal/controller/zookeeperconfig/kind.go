@@ -26,8 +26,7 @@ type Session interface {
 	Observe(ctx context.Context, path string, sub zookeeper.Subscription) (zktypes.Node, error)
 	ForgetAll(key string)
 	Forget(path, key string)
-	EnsureParents(ctx context.Context, path string, acl []zktypes.ACL) error
-	Create(ctx context.Context, key, path string, data []byte, acl []zktypes.ACL) (zktypes.Node, error)
+	CreateBelow(ctx context.Context, key, path string, data []byte, acl, parents []zktypes.ACL) (zktypes.Node, error)
 	Set(ctx context.Context, key, path string, data []byte, version int32) (zktypes.Node, error)
 	SetACL(ctx context.Context, key, path string, acl []zktypes.ACL, aversion int32) (zktypes.Node, error)
 	Delete(ctx context.Context, key, path string, version int32) error

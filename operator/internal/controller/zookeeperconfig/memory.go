@@ -16,8 +16,8 @@ type memory struct {
 }
 
 type remembered struct {
-	// watched are the znodes that the object is subscribed to, by session.
-	watched map[Session]map[string]struct{}
+	// watched are the znodes that the object is subscribed to.
+	watched watched
 	// targets are the last ones that worked, by connect string: a Secret may go before the object that needs it
 	// to clean up.
 	targets map[string]zookeeper.Target
@@ -29,6 +29,22 @@ type remembered struct {
 	unsure string
 	// obstacles are why znodes could not be deleted, by place, for a moment: then it is tried again.
 	obstacles map[string]obstacle
+}
+
+// watched are znodes that an object is subscribed to, by the keys of their sessions.
+type watched map[string]watchedPaths
+
+type watchedPaths struct {
+	session Session
+	paths   map[string]struct{}
+}
+
+func (w watched) add(session Session, path string) {
+	key := session.Key()
+	if _, ok := w[key]; !ok {
+		w[key] = watchedPaths{session: session, paths: map[string]struct{}{}}
+	}
+	w[key].paths[path] = struct{}{}
 }
 
 type change struct {
@@ -64,19 +80,19 @@ func (m *memory) forget(key string) {
 	if r == nil {
 		return
 	}
-	for session := range r.watched {
-		session.ForgetAll(key)
+	for _, each := range r.watched {
+		each.session.ForgetAll(key)
 	}
 }
 
 // rewatch notes what an object is subscribed to now, and ends its other subscriptions.
-func (m *memory) rewatch(key string, now map[Session]map[string]struct{}) {
-	var before map[Session]map[string]struct{}
+func (m *memory) rewatch(key string, now watched) {
+	var before watched
 	m.with(key, func(r *remembered) { before, r.watched = r.watched, now })
-	for session, paths := range before {
-		for path := range paths {
-			if _, still := now[session][path]; !still {
-				session.Forget(path, key)
+	for id, each := range before {
+		for path := range each.paths {
+			if _, still := now[id].paths[path]; !still {
+				each.session.Forget(path, key)
 			}
 		}
 	}

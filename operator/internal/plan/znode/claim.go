@@ -9,8 +9,9 @@ import (
 	"github.com/holdfast-io/holdfast/operator/internal/zookeeper/zktypes"
 )
 
-// Claim says which znode an object was about to create or to take over. It is written to the object before that is
-// done, and is the only trace of a creation or adoption whose end was not seen.
+// Claim says which change an object was about to make. It is written to the object before the change is made, and does
+// two things: it is the only trace of a creation or adoption whose end was not seen; and since that write is refused when
+// the object has changed meanwhile, an operator that decided on an outdated object does not get to the znode.
 type Claim struct {
 	// Connect is the normal form of the connect string.
 	Connect string `json:"connect"`
@@ -20,6 +21,8 @@ type Claim struct {
 	Content string `json:"content,omitempty"`
 	// Takes is the czxid of a znode to be taken over.
 	Takes string `json:"takes,omitempty"`
+	// Sets names a change of a znode that exists: what to, and from which versions.
+	Sets string `json:"sets,omitempty"`
 	// After is the czxid on record at that time: once another is on record, the claim is spent.
 	After string `json:"after,omitempty"`
 }
@@ -33,11 +36,17 @@ func NewClaim(connect, path string, want Want, record *Record) Claim {
 	return out
 }
 
-// NewTaking makes the claim for taking over a znode that exists.
-func NewTaking(connect, path string, node zktypes.Node, record *Record) Claim {
-	out := Claim{Connect: connect, Path: path, Takes: FormatZxid(node.Czxid)}
+// NewChange makes the claim for a change of a znode that exists. Unless that is the one on record, it is taken over.
+func NewChange(connect, path string, want Want, node zktypes.Node, record *Record) Claim {
+	out := Claim{
+		Connect: connect, Path: path,
+		Sets: fmt.Sprintf("%s from %d and %d", contentOf(want.Sum, want.ACL), node.Version, node.Aversion),
+	}
 	if record != nil {
 		out.After = FormatZxid(record.Czxid)
+	}
+	if record == nil || record.Czxid != node.Czxid {
+		out.Takes = FormatZxid(node.Czxid)
 	}
 	return out
 }
@@ -76,7 +85,7 @@ func (c Claim) Covers(connect, path string, node zktypes.Node, record *Record) b
 	if c.Takes != "" {
 		return c.Takes == FormatZxid(node.Czxid)
 	}
-	return node.Untouched() && !node.Hidden && c.Content == contentOf(node.Sum, node.ACL)
+	return c.Content != "" && node.Untouched() && !node.Hidden && c.Content == contentOf(node.Sum, node.ACL)
 }
 
 // contentOf is a short hash: it tells contents apart that were not made to collide.

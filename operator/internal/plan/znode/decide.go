@@ -64,7 +64,7 @@ type Verb string
 const (
 	// Nothing: the znode is as wanted.
 	Nothing Verb = "Nothing"
-	// Create the znode. A claim is to be on record before.
+	// Create the znode.
 	Create Verb = "Create"
 	// SetACL: replace the access control list.
 	SetACL Verb = "SetACL"
@@ -104,7 +104,7 @@ const (
 	Hidden Refusal = "Hidden"
 )
 
-// Decision is what is to be done next. After it was done, the znode is looked at and decided on again.
+// Decision is what is to be done next. Before a change, its Claim is to be on record. After it was done, the znode is looked at and decided on again.
 type Decision struct {
 	// Verb is what is to be done.
 	Verb Verb
@@ -114,8 +114,6 @@ type Decision struct {
 	Refusal Refusal
 	// Ours tells that the znode is the object's, so that it belongs on record once nothing is left to do.
 	Ours bool
-	// Takes tells that the znode is being taken over: a claim that names it is to be on record before it is changed.
-	Takes bool
 	// Detail says it in words: what differs, or what is in the way. It has no content of the znode.
 	Detail string
 }
@@ -240,7 +238,7 @@ func decideForeign(want Want, node zktypes.Node) Decision {
 	if parent {
 		cause = ByNew
 	}
-	return Decision{Verb: verb, Cause: cause, Ours: equal, Takes: !equal, Detail: allDetails(want, node)}
+	return Decision{Verb: verb, Cause: cause, Ours: equal, Detail: allDetails(want, node)}
 }
 
 func differing(want Want, node zktypes.Node) Verb {

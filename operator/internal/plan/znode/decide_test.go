@@ -60,7 +60,6 @@ func TestDecide(t *testing.T) {
 		cause   znode.Cause
 		refusal znode.Refusal
 		ours    bool
-		takes   bool
 	}{
 		"it never existed":                         {want: want(), verb: znode.Create, cause: znode.ByNew},
 		"it never existed, create only":            {want: want(createOnly), verb: znode.Create, cause: znode.ByNew},
@@ -88,9 +87,9 @@ func TestDecide(t *testing.T) {
 		"somebody else's and hidden":               {want: want(adopt(znode.AdoptForce)), node: zktypes.Node{Exists: true, Hidden: true, Czxid: 7}, verb: znode.Refuse, refusal: znode.Hidden},
 		"adoptable, equal":                         {want: want(adopt(znode.AdoptIfEqual)), node: node(data("v", 5)), verb: znode.Nothing, cause: znode.ByAdoption, ours: true},
 		"adoptable if equal, and different":        {want: want(adopt(znode.AdoptIfEqual)), node: node(data("x", 5)), verb: znode.Refuse, refusal: znode.Exists},
-		"adoptable by force":                       {want: want(adopt(znode.AdoptForce)), node: node(data("x", 5)), verb: znode.SetData, cause: znode.ByAdoption, takes: true},
+		"adoptable by force":                       {want: want(adopt(znode.AdoptForce)), node: node(data("x", 5)), verb: znode.SetData, cause: znode.ByAdoption},
 		"ephemeral, even by force":                 {want: want(adopt(znode.AdoptForce)), node: node(func(n *zktypes.Node) { n.Ephemeral = true }), verb: znode.Refuse, refusal: znode.Exists},
-		"a parent that was made for a znode below": {want: want(), node: node(data("", 0)), verb: znode.SetData, cause: znode.ByNew, takes: true},
+		"a parent that was made for a znode below": {want: want(), node: node(data("", 0)), verb: znode.SetData, cause: znode.ByNew},
 		"empty, but with another list":             {want: want(), node: node(data("", 0), acl(world, 0)), verb: znode.Refuse, refusal: znode.Exists},
 		"empty, but emptied by hand":               {want: want(), node: node(data("", 1)), verb: znode.Refuse, refusal: znode.Exists},
 		"the list would lock the operator out":     {want: want(func(w *znode.Want) { w.ACL = shared[:1] }), verb: znode.Refuse, refusal: znode.LockOut},
@@ -98,7 +97,7 @@ func TestDecide(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := znode.Decide(c.want, c.node, c.record, c.claimed)
-			require.Equal(t, []any{c.verb, c.cause, c.refusal, c.ours, c.takes}, []any{got.Verb, got.Cause, got.Refusal, got.Ours, got.Takes}, "%s", got.Detail)
+			require.Equal(t, []any{c.verb, c.cause, c.refusal, c.ours}, []any{got.Verb, got.Cause, got.Refusal, got.Ours}, "%s", got.Detail)
 			if c.verb == znode.Refuse || c.verb == znode.Report {
 				require.NotEmpty(t, got.Detail)
 			}
@@ -173,14 +172,10 @@ func TestDecisionsConverge(t *testing.T) {
 				claim = znode.NewClaim("c", "/p", want, record)
 				node = zktypes.Node{Exists: true, Czxid: 100, Sum: want.Sum, Size: want.Size, ACL: want.ACL}
 			case znode.SetACL:
-				if got.Takes {
-					claim = znode.NewTaking("c", "/p", node, record)
-				}
+				claim = znode.NewChange("c", "/p", want, node, record)
 				node.ACL, node.Aversion = want.ACL, node.Aversion+1
 			case znode.SetData:
-				if got.Takes {
-					claim = znode.NewTaking("c", "/p", node, record)
-				}
+				claim = znode.NewChange("c", "/p", want, node, record)
 				node.Sum, node.Size, node.Version = want.Sum, want.Size, node.Version+1
 			case znode.Nothing:
 				equal := node.Exists && node.Sum == want.Sum && zktypes.EqualACL(node.ACL, want.ACL)
@@ -223,10 +218,13 @@ func TestClaims(t *testing.T) {
 	require.False(t, claim.Covers("zk:2181", "/p", node(), &znode.Record{Czxid: 7}), "spent: it is on record")
 	require.False(t, claim.Covers("zk:2181", "/p", zktypes.Node{}, nil), "nothing there")
 
-	taking, ok := znode.ParseClaim(znode.NewTaking("zk:2181", "/p", node(), nil).String())
+	taking, ok := znode.ParseClaim(znode.NewChange("zk:2181", "/p", want(), node(), nil).String())
 	require.True(t, ok)
 	require.True(t, taking.Covers("zk:2181", "/p", node(data("x", 5)), nil), "whatever is in it")
 	require.False(t, taking.Covers("zk:2181", "/p", node(func(n *zktypes.Node) { n.Czxid = 8 }), nil), "replaced")
+
+	changing := znode.NewChange("zk:2181", "/p", want(), node(), &znode.Record{Czxid: 7})
+	require.False(t, changing.Covers("zk:2181", "/p", node(), &znode.Record{Czxid: 7}), "a change of what is on record claims nothing")
 
 	for _, text := range []string{"", "{", "null", `"x"`} {
 		_, ok := znode.ParseClaim(text)

@@ -125,7 +125,7 @@ func drift(tb testing.TB, env *Environment, subject Subject) {
 			w.Fatalf("an annotation of somebody else on %s was taken away", r)
 		}
 	}
-	if changed == 0 {
+	if changed == 0 && len(subject.Owns) > 0 {
 		w.Fatalf("no owned field could be changed: nothing was tested")
 	}
 	tb.Logf("%d owned fields were changed by hand and put right", changed)

@@ -39,6 +39,15 @@ func (w *world) state() map[string]string {
 	if obj := w.get(); obj != nil {
 		add(w.object, obj)
 	}
+	if w.subject.Outside != nil {
+		outside, err := w.subject.Outside(w.ctx, w.namespace)
+		if err != nil {
+			w.Fatalf("look at what is outside of the API server: %v", err)
+		}
+		for name, content := range outside {
+			state["outside "+name] = strings.ReplaceAll(content, w.namespace, "NAMESPACE")
+		}
+	}
 	return state
 }
 

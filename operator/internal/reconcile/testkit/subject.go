@@ -20,7 +20,7 @@ import (
 	"github.com/holdfast-io/holdfast/operator/internal/reconcile"
 )
 
-// Subject is what the kit has to know of a kind. Scheme, Object, Owns and Reconciler are required.
+// Subject is what the kit has to know of a kind. Scheme, Object, Owns and one of Reconciler and Effects are required.
 type Subject struct {
 	// Scheme has the kind and every type that it reads or makes.
 	Scheme *runtime.Scheme
@@ -44,6 +44,14 @@ type Subject struct {
 	// Reconciler builds the reconciler of the kind: reconcile.New(kind, dependencies).
 	Reconciler func(dependencies reconcile.Dependencies) (ctrlreconcile.Reconciler, error)
 
+	// Effects builds the reconciler of a kind that makes effects outside of the API server, in place of Reconciler.
+	// The kind makes each change outside by through, which counts and disturbs it as it does a write.
+	Effects func(dependencies reconcile.Dependencies, through Through) (ctrlreconcile.Reconciler, error)
+
+	// Outside returns what a namespace's object has outside of the API server, as text by name. It is a part of the
+	// state that must be the same by every path. Nil: nothing.
+	Outside func(ctx context.Context, namespace string) (map[string]string, error)
+
 	// Simulators stand for the other controllers that the kind depends on; see StatefulSets. Garbage collection is
 	// always simulated.
 	Simulators []Simulator
@@ -63,6 +71,9 @@ type Edit struct {
 	// Apply makes the change.
 	Apply func(obj client.Object)
 }
+
+// Through makes one change outside of the API server by calling do, or fails it; what names the change.
+type Through func(ctx context.Context, what string, do func() error) error
 
 // Simulator makes one step of another controller in a namespace: one write or a few that belong together. It makes
 // none when there is nothing to do; the kit sees by the writes whether it did.

@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	clocktesting "k8s.io/utils/clock/testing"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -98,13 +99,23 @@ func (w *world) newOperator() *operator {
 func (o *operator) restart() {
 	o.world.Helper()
 	writes := o.world.server.client(o.pass)
-	reconciler, err := o.world.subject.Reconciler(reconcile.Dependencies{
+	dependencies := reconcile.Dependencies{
 		Client: cachedClient{Client: writes, cache: o.cache}, Recorder: o.recorder, Clock: o.world.clock,
-	})
+	}
+	build := o.world.subject.Reconciler
+	if effects := o.world.subject.Effects; effects != nil {
+		build = func(d reconcile.Dependencies) (ctrlreconcile.Reconciler, error) { return effects(d, o.outside) }
+	}
+	reconciler, err := build(dependencies)
 	if err != nil {
 		o.world.Fatalf("build the reconciler: %v", err)
 	}
 	o.reconciler = reconciler
+}
+
+// outside is the gate of the operator's changes outside of the API server.
+func (o *operator) outside(ctx context.Context, what string, do func() error) error {
+	return o.pass(ctx, write{verb: "effect", ref: ref{name: types.NamespacedName{Name: what}}}, do)
 }
 
 // pass is the gate of the operator's client.

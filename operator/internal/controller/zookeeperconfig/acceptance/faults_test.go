@@ -175,7 +175,7 @@ func TestDeletionInAnOutage(t *testing.T) {
 	f.remove("back")
 	ensemble.Server(0).Restart(t)
 	f.gone("back")
-	require.Equal(t, "v", string(f.znode("/away").Value))
+	f.holds("/away", "v")
 }
 
 // The Secret of the credential may go before the object that needs it to clean up.

@@ -4,6 +4,7 @@ package acceptance_test
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"os"
@@ -46,6 +47,9 @@ var (
 func TestMain(m *testing.M) {
 	os.Exit(zktest.Main(m, 1, &shared, func(m *testing.M) int { return testkit.Main(m, &env, crds.All()...) }))
 }
+
+// startTimeout bounds what ends a test.
+const startTimeout = 20 * time.Second
 
 // planted is a value that must never be seen outside of Secrets and ZooKeeper.
 const planted = "pl4nt3d-s3cr3t-v4lu3"
@@ -296,8 +300,17 @@ func (f *fixture) gone(name string) {
 // znode reads a znode, which must exist.
 func (f *fixture) znode(path string) zookeeper.Content {
 	f.Helper()
-	content, err := f.hand.Get(f.ctx, path)
-	require.NoError(f, err, path)
+	var content zookeeper.Content
+	f.eventually("reading "+path, func() bool {
+		var err error
+		content, err = f.hand.Get(f.ctx, path)
+		var away *zookeeper.UnavailableError
+		if errors.As(err, &away) {
+			return false // the hand has not noticed yet that the server is back
+		}
+		require.NoError(f, err, path)
+		return true
+	})
 	return content
 }
 
