@@ -49,8 +49,9 @@ const (
 
 // Client acquires leases. It is safe for concurrent use. Make it with Dial or New.
 type Client struct {
-	service leasev1.LeaseServiceClient
-	conn    *grpc.ClientConn // nil if it is not ours to close
+	service   leasev1.LeaseServiceClient
+	elections leasev1.ElectionServiceClient
+	conn      *grpc.ClientConn // nil if it is not ours to close
 }
 
 // Dial makes a client of the service at an address, host:port. It needs transport credentials among the options, as
@@ -60,7 +61,9 @@ func Dial(address string, options ...grpc.DialOption) (*Client, error) {
 	if err != nil {
 		return nil, fmt.Errorf("lease service at %q: %w", address, err)
 	}
-	return &Client{service: leasev1.NewLeaseServiceClient(conn), conn: conn}, nil
+	client := New(conn)
+	client.conn = conn
+	return client, nil
 }
 
 // DialOptions are what Dial adds for the sake of leases, for those who make the connection themselves: a dead connection
@@ -78,7 +81,7 @@ func DialOptions() []grpc.DialOption {
 
 // New makes a client on a connection, which stays the caller's to close. See DialOptions.
 func New(conn grpc.ClientConnInterface) *Client {
-	return &Client{service: leasev1.NewLeaseServiceClient(conn)}
+	return &Client{service: leasev1.NewLeaseServiceClient(conn), elections: leasev1.NewElectionServiceClient(conn)}
 }
 
 // Close closes the connection that Dial made. Leases that are held end when their TTL passes.
@@ -111,6 +114,11 @@ func WithHolder(holder string) Option {
 // WithMetadata sets what others are shown along with the holder.
 func WithMetadata(metadata map[string]string) Option {
 	return func(r *leasev1.AcquireRequest) { r.Metadata = metadata }
+}
+
+// WithValue sets the value that others are shown: what the leader of an election proclaims.
+func WithValue(value []byte) Option {
+	return func(r *leasev1.AcquireRequest) { r.Value = value }
 }
 
 // Shared acquires a lease that any number may hold together, and nobody exclusively at the same time.

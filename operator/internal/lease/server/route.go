@@ -99,14 +99,14 @@ func onConn[T any](ctx context.Context, s *Server, c caller, name string,
 	local func(context.Context) (T, error), remote func(context.Context, *grpc.ClientConn) (T, error),
 ) (T, error) {
 	var zero T
+	changed := s.engine.Changed()
+	got, err := once(ctx, s, c, name, local, remote)
+	if err == nil || c.forwarded || !elsewhere(err) {
+		return got, err
+	}
 	patience := time.NewTimer(s.opts.Patience)
 	defer patience.Stop()
 	for {
-		changed := s.engine.Changed()
-		got, err := once(ctx, s, c, name, local, remote)
-		if err == nil || c.forwarded || !elsewhere(err) {
-			return got, err
-		}
 		select {
 		case <-changed:
 		case <-time.After(routeRetry):
@@ -114,6 +114,10 @@ func onConn[T any](ctx context.Context, s *Server, c caller, name string,
 			return zero, &noOwnerError{name: name}
 		case <-ctx.Done():
 			return zero, ctx.Err()
+		}
+		changed = s.engine.Changed()
+		if got, err = once(ctx, s, c, name, local, remote); err == nil || !elsewhere(err) {
+			return got, err
 		}
 	}
 }
