@@ -68,6 +68,8 @@ func unready(ls *v1alpha1.LeaseService, observed Observation, status *v1alpha1.L
 		return reconcile.Wait(next, v1alpha1.ReasonProgressing, "%d pods exist, and %d are to stay%s", status.Replicas, want, firstTrouble(observed))
 	case status.ReadyReplicas < want:
 		return reconcile.Wait(next, v1alpha1.ReasonPodsNotReady, "%d of %d pods are ready%s", status.ReadyReplicas, want, firstTrouble(observed))
+	case newcomer(ls, observed) != "":
+		return reconcile.Wait(0, v1alpha1.ReasonProgressing, "all pods are ready, and %s has not told the operator its status yet", newcomer(ls, observed))
 	case status.Leader == "" && !allUnheard(observed):
 		return reconcile.Wait(0, v1alpha1.ReasonNoLeader, "all pods are ready, and none of them says that it leads")
 	}
@@ -126,6 +128,18 @@ func firstTrouble(observed Observation) string {
 	for _, pod := range observed.Pods {
 		if !isReady(pod) {
 			return fmt.Sprintf(": pod %s: %s", pod.Name, troubleOf(pod, observed.Reports[pod.Name]).text)
+		}
+	}
+	return ""
+}
+
+// newcomer returns a ready pod that the operator has just begun to listen to and knows nothing of, or "". It is waited for
+// (as long as the listener's grace at most), so that a Ready object has a status that tells of all of its pods.
+func newcomer(ls *v1alpha1.LeaseService, observed Observation) string {
+	for _, pod := range observed.Pods {
+		report, asked := observed.Reports[pod.Name]
+		if _, kept := keptRow(ls, pod.Name); asked && report.State == watch.Pending && isReady(pod) && !kept {
+			return pod.Name
 		}
 	}
 	return ""

@@ -313,8 +313,17 @@ func TestVerdict(t *testing.T) {
 			"nobody knows who leads: the pods' own probes decide", well(unheard(watch.Lost)), ready,
 		},
 		{
-			"new pods that were not heard yet", well(unheard(watch.Pending)),
-			want{"waiting", "NoLeader", "all pods are ready, and none of them says that it leads", 0},
+			"a new pod that was not heard yet", well(report(1, watch.Report{State: watch.Pending})),
+			want{"waiting", "Progressing", "all pods are ready, and locks-1 has not told the operator its status yet", 0},
+		},
+		{
+			"pods that another operator heard: all stays as it was",
+			well(unheard(watch.Pending), func(w *world) {
+				for i := range 3 {
+					w.ls.Status.Pods = append(w.ls.Status.Pods, v1alpha1.LeaseServicePod{Name: fmt.Sprintf("locks-%d", i), Ready: true, Leader: i == 0})
+				}
+			}),
+			ready,
 		},
 	} {
 		t.Run(test.why, func(t *testing.T) {
@@ -398,7 +407,7 @@ func TestStatus(t *testing.T) {
 		{
 			"a new pod inherits no row: it was not ready in between",
 			well(unheard(watch.Pending), before("", "locks-0", row(0, unknown("it is starting"), func(r *v1alpha1.LeaseServicePod) { r.Ready = false }), row(1), row(2))),
-			"", "locks-0", 5, []v1alpha1.LeaseServicePod{row(0, unknown("")), row(1), row(2)},
+			"", "locks-0", 5, []v1alpha1.LeaseServicePod{row(0, unknown(notHeardYet)), row(1), row(2)},
 		},
 		{
 			"a pod that is not ready keeps no row",
@@ -433,11 +442,12 @@ func TestStatusIsStable(t *testing.T) {
 		"no pods":  well(func(w *world) { w.observed = Observation{} }),
 		"replaced": well(func(w *world) { w.ls.Status.Leader = "locks-2" }),
 	} {
-		_, once := w.decide()
+		first, once := w.decide()
 		w.ls.Status = once
 		plan, twice := w.decide()
 		require.Empty(t, cmp.Diff(once, twice), why)
 		require.Empty(t, plan.Events, "%s: the same is told twice", why)
+		require.Equal(t, verdict(first.Unready), verdict(plan.Unready), why)
 	}
 }
 

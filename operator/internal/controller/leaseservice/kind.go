@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
@@ -17,8 +18,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	ctrlreconcile "sigs.k8s.io/controller-runtime/pkg/reconcile"
-
-	"k8s.io/client-go/util/workqueue"
 
 	v1alpha1 "github.com/holdfast-io/holdfast/operator/api/v1alpha1"
 	"github.com/holdfast-io/holdfast/operator/internal/component"
@@ -37,7 +36,7 @@ type Options struct {
 	Settings desired.Settings
 	// MaxConcurrent is the number of objects that are worked on at once. Zero: 1.
 	MaxConcurrent int
-	// Watch tunes how the pods are listened to.
+	// Watch tunes how the pods are listened to. Its log is the operator's.
 	Watch watch.Options
 	// Clock tells the time. Nil: the real one.
 	Clock clock.PassiveClock
@@ -48,6 +47,7 @@ func Component(options Options) component.Component {
 	if options.Clock == nil {
 		options.Clock = clock.RealClock{}
 	}
+	options.Watch.Log = ctrl.Log.WithName("lease-status")
 	collector := watch.New(options.Watch)
 	return component.Component{
 		Name:        Name,

@@ -12,6 +12,9 @@ import (
 	"github.com/holdfast-io/holdfast/operator/internal/reconcile"
 )
 
+// notHeardYet is the message of a ready pod that the operator knows nothing of.
+const notHeardYet = "it has not told the operator its status yet"
+
 // statusOf computes the kind's own part of the status; conditions and the observed generation are left empty.
 //
 // Pods are counted here and not taken from the StatefulSet's status, which says the same a moment later: the numbers
@@ -53,16 +56,12 @@ func statusOf(ls *v1alpha1.LeaseService, observed Observation) v1alpha1.LeaseSer
 // is ready and was ready keeps it. One that was made anew in between is not, and what was said of its predecessor
 // does not hold for it.
 func rows(ls *v1alpha1.LeaseService, observed Observation) []v1alpha1.LeaseServicePod {
-	before := map[string]v1alpha1.LeaseServicePod{}
-	for _, row := range ls.Status.Pods {
-		before[row.Name] = row
-	}
 	var out []v1alpha1.LeaseServicePod
 	for _, pod := range observed.Pods {
 		report, asked := observed.Reports[pod.Name]
 		row := v1alpha1.LeaseServicePod{Name: pod.Name, Ready: isReady(pod)}
-		if asked && report.State == watch.Pending && row.Ready && before[pod.Name].Ready {
-			out = append(out, before[pod.Name])
+		if before, kept := keptRow(ls, pod.Name); asked && report.State == watch.Pending && row.Ready && kept {
+			out = append(out, before)
 			continue
 		}
 		if report.State == watch.Live || report.State == watch.Broken {
@@ -74,10 +73,22 @@ func rows(ls *v1alpha1.LeaseService, observed Observation) []v1alpha1.LeaseServi
 			row.Message = troubleOf(pod, report).text
 		case report.State == watch.Lost:
 			row.Message = report.Problem
+		case asked && report.State == watch.Pending:
+			row.Message = notHeardYet
 		}
 		out = append(out, row)
 	}
 	return out
+}
+
+// keptRow is the row that a pod has in the status that is there, and whether it says something of a ready pod.
+func keptRow(ls *v1alpha1.LeaseService, pod string) (v1alpha1.LeaseServicePod, bool) {
+	for _, row := range ls.Status.Pods {
+		if row.Name == pod {
+			return row, row.Ready && row.Message != notHeardYet
+		}
+	}
+	return v1alpha1.LeaseServicePod{}, false
 }
 
 // leader returns the name of the leader, and marks its row. Claims come from the reports, and from the rows that were

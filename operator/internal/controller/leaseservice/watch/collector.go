@@ -3,12 +3,12 @@ package watch
 import (
 	"context"
 	"fmt"
-	"log/slog"
 	"maps"
 	"net"
 	"sync"
 	"time"
 
+	"github.com/go-logr/logr"
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/credentials/insecure"
 	"k8s.io/apimachinery/pkg/types"
@@ -26,8 +26,8 @@ type Options struct {
 	Credentials credentials.TransportCredentials
 	// Clock tells the time. Nil: the real one.
 	Clock clock.WithDelayedExecution
-	// Log takes what ends a stream, at debug level. Nil: slog.Default().
-	Log *slog.Logger
+	// Log takes what ends a stream, at debug level. The zero value drops it.
+	Log logr.Logger
 	// Grace is how long a pod that says nothing yet, or no more, is waited for before it is Lost. Zero: 3 s.
 	Grace time.Duration
 	// CountInterval is the least time between two publications in which only numbers differ. Zero: 5 s.
@@ -53,9 +53,6 @@ func (o Options) withDefaults() Options {
 	}
 	if o.Clock == nil {
 		o.Clock = clock.RealClock{}
-	}
-	if o.Log == nil {
-		o.Log = slog.Default()
 	}
 	for _, d := range []struct {
 		field *time.Duration

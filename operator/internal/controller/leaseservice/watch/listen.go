@@ -37,7 +37,7 @@ func (l *listening) run(ctx context.Context) {
 	}
 	defer func() {
 		if err := conn.Close(); err != nil {
-			l.options.Log.Debug("closing the connection to a lease service pod", "pod", l.target.Pod, "error", err)
+			l.options.Log.V(1).Info("closing the connection to a lease service pod", "pod", l.target.Pod, "cause", err.Error())
 		}
 	}()
 	wait := l.options.MinRetry
@@ -46,7 +46,7 @@ func (l *listening) run(ctx context.Context) {
 		if ctx.Err() != nil {
 			return
 		}
-		l.options.Log.Debug("the status stream of a lease service pod ended", "pod", l.target.Pod, "address", l.target.Address, "error", err)
+		l.options.Log.V(1).Info("the status stream of a lease service pod ended", "pod", l.target.Pod, "address", l.target.Address, "cause", err.Error())
 		l.lose(l.problem(err))
 		if heard {
 			wait = l.options.MinRetry
