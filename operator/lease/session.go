@@ -249,8 +249,9 @@ func (s *Session) beat() {
 	for {
 		s.mu.Lock()
 		interval, connected := s.interval, s.stream != nil
+		at := int64(now())
 		for key, k := range s.leases {
-			if k.lease.Remaining() <= 0 {
+			if k.lease.until.Load() <= at {
 				s.lose(key, ErrExpired)
 			}
 		}

@@ -72,7 +72,7 @@ type GetStatusResponse struct {
 	Leader string `protobuf:"bytes,4,opt,name=leader,proto3" json:"leader,omitempty"`
 	// Whether this replica serves: its session with the store is alive.
 	Ready bool `protobuf:"varint,5,opt,name=ready,proto3" json:"ready,omitempty"`
-	// Why it does not, in words. Empty when ready.
+	// Why it does not, or why the store takes no writes although the session is alive, in words. Empty when all is well.
 	Reason string `protobuf:"bytes,6,opt,name=reason,proto3" json:"reason,omitempty"`
 	// The version of the software.
 	Version string `protobuf:"bytes,7,opt,name=version,proto3" json:"version,omitempty"`

@@ -27,6 +27,8 @@ type Options struct {
 	LogLevel string
 	// TickMillis is the heartbeat interval; elections take ten of them. 0: etcd's default of 100.
 	TickMillis uint
+	// QuotaBytes is how large its data may become. 0: etcd's default of 2 GiB.
+	QuotaBytes int64
 }
 
 // Server is a running etcd.
@@ -47,6 +49,7 @@ func Start(ctx context.Context, opts Options) (*Server, error) {
 	cfg.AutoCompactionMode, cfg.AutoCompactionRetention = "periodic", "1h"
 	cfg.InitialCluster = cfg.InitialClusterFromName(cfg.Name)
 	cfg.ListenPeerUrls, cfg.ListenClientUrls, cfg.AdvertiseClientUrls = nil, nil, nil
+	cfg.QuotaBackendBytes = opts.QuotaBytes
 	if opts.TickMillis > 0 {
 		cfg.TickMs, cfg.ElectionMs = opts.TickMillis, 10*opts.TickMillis
 	}

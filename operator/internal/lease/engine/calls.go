@@ -13,6 +13,11 @@ import (
 // ErrUncertain says that the session with the store may be over, so that nothing can be promised.
 var ErrUncertain = errors.New("the session with the store is not certain")
 
+// StoreError says that the store does not take writes at the moment, and why.
+type StoreError struct{ Reason string }
+
+func (e *StoreError) Error() string { return "the store takes no writes at the moment: " + e.Reason }
+
 // NotOwnerError says that this replica does not serve a shard (any more). A call that got it may have
 // happened or not; with a request id or a token it can be repeated at the owner.
 type NotOwnerError struct{ Shard int }
@@ -98,10 +103,15 @@ func result[T any](r core.Reply, err error) (T, error) {
 // Acquire asks for a hold. When the context ends before the reply, the request is taken back, or the hold
 // given back.
 //
-// It fails with *QuotaError when a limit is reached.
+// It fails with *QuotaError when a limit is reached, and with *StoreError at once while the store takes no writes.
 func (e *Engine) Acquire(ctx context.Context, req core.AcquireRequest) (core.Grant, error) {
 	if err := e.admit(&req); err != nil {
 		return core.Grant{}, err
+	}
+	if s := e.session.Load(); s != nil {
+		if why := s.committer.trouble.Load(); why != nil {
+			return core.Grant{}, &StoreError{Reason: *why}
+		}
 	}
 	do := func(s *core.Shard, now core.Instant, t core.Ticket, out *core.Output) { s.Acquire(now, req, t, out) }
 	cancel := func(s *core.Shard, now core.Instant, t core.Ticket, out *core.Output) {

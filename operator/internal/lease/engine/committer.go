@@ -5,8 +5,15 @@ import (
 	"errors"
 	"slices"
 	"sync"
+	"sync/atomic"
+	"time"
 
 	"github.com/holdfast-io/holdfast/operator/internal/lease/store"
+)
+
+const (
+	insistFirst = 20 * time.Millisecond
+	insistMost  = time.Second
 )
 
 // committer commits the ops of all shards of one session, one batch at a time: whatever is queued while a
@@ -18,6 +25,9 @@ type committer struct {
 	// committed and lost are called without locks held.
 	committed func(op *store.BatchOp, revision int64)
 	lost      func(shards []int)
+
+	// trouble is why the batch under way could not be committed so far; nil while all is well.
+	trouble atomic.Pointer[string]
 
 	mu    sync.Mutex
 	queue []store.BatchOp
@@ -69,11 +79,28 @@ func (c *committer) run(ctx context.Context) error {
 	}
 }
 
-func (c *committer) commit(ctx context.Context, batch []store.BatchOp) error {
-	for len(batch) > 0 {
+// insist sends a batch until its outcome is known.
+func (c *committer) insist(ctx context.Context, batch []store.BatchOp) (int64, error) {
+	for wait := insistFirst; ; wait = min(2*wait, insistMost) {
 		done := c.metrics.commit(len(batch))
 		revision, err := c.store.Commit(ctx, c.cursor, batch)
 		done(err)
+		var unknown *store.UnknownOutcomeError
+		if !errors.As(err, &unknown) {
+			c.trouble.Store(nil)
+			return revision, err
+		}
+		why := err.Error()
+		c.trouble.Store(&why)
+		if !sleep(ctx, wait) {
+			return 0, ctx.Err()
+		}
+	}
+}
+
+func (c *committer) commit(ctx context.Context, batch []store.BatchOp) error {
+	for len(batch) > 0 {
+		revision, err := c.insist(ctx, batch)
 		var lost *store.ClaimsLostError
 		if errors.As(err, &lost) {
 			c.lost(lost.Shards)

@@ -197,12 +197,14 @@ type Status struct {
 	// Certain says whether it serves; CertainFor for how long it may without another renewal.
 	Certain    bool
 	CertainFor time.Duration
-	Leading    bool
-	Draining   bool
-	Holds      int64
-	Waiters    int64
-	Shards     int
-	Quotas     []Quota
+	// Trouble is why the store takes no writes at the moment; empty while it does.
+	Trouble  string
+	Leading  bool
+	Draining bool
+	Holds    int64
+	Waiters  int64
+	Shards   int
+	Quotas   []Quota
 }
 
 // Status returns the present status.
@@ -215,6 +217,9 @@ func (e *Engine) Status() Status {
 	}
 	st.CertainFor = s.certainUntil().Sub(now)
 	st.Certain = st.CertainFor > 0
+	if why := s.committer.trouble.Load(); why != nil {
+		st.Trouble = *why
+	}
 	if c := e.cluster.Load(); c != nil {
 		st.Leading = st.Certain && c.Leader.Session == s.id
 	}

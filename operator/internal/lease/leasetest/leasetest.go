@@ -26,9 +26,14 @@ const startTimeout = 30 * time.Second
 // Etcd starts an etcd that ends with the test, and returns it with a client that calls it in process.
 func Etcd(t testing.TB) (*embedded.Server, *clientv3.Client) {
 	t.Helper()
-	etcd, err := embedded.Start(t.Context(), embedded.Options{
-		Dir: t.TempDir(), ListenClient: "http://127.0.0.1:0", TickMillis: 20, LogLevel: "fatal",
-	})
+	return EtcdWith(t, embedded.Options{})
+}
+
+// EtcdWith is Etcd with options; it sets those that every test needs.
+func EtcdWith(t testing.TB, opts embedded.Options) (*embedded.Server, *clientv3.Client) {
+	t.Helper()
+	opts.Dir, opts.ListenClient, opts.TickMillis, opts.LogLevel = t.TempDir(), "http://127.0.0.1:0", 20, "fatal"
+	etcd, err := embedded.Start(t.Context(), opts)
 	if err != nil {
 		t.Fatal(err)
 	}

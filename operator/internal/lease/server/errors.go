@@ -70,6 +70,7 @@ func (s *Server) toError(err error) error {
 		owner     *engine.NotOwnerError
 		noOwner   *noOwnerError
 		quota     *engine.QuotaError
+		trouble   *engine.StoreError
 	)
 	switch {
 	case errors.As(err, &held):
@@ -99,7 +100,7 @@ func (s *Server) toError(err error) error {
 		return rich(codes.Unavailable, leasev1.ErrorReason_ERROR_REASON_NOT_OWNER, err, s.ownerOf(owner.Shard), retryInfo(retrySoon))
 	case errors.As(err, &noOwner):
 		return rich(codes.Unavailable, leasev1.ErrorReason_ERROR_REASON_NO_OWNER, err, nil, retryInfo(retrySoon))
-	case errors.Is(err, engine.ErrUncertain):
+	case errors.Is(err, engine.ErrUncertain), errors.As(err, &trouble):
 		return rich(codes.Unavailable, leasev1.ErrorReason_ERROR_REASON_STORE_UNAVAILABLE, err, nil, retryInfo(retrySoon))
 	case errors.Is(err, errStopping):
 		return rich(codes.Unavailable, leasev1.ErrorReason_ERROR_REASON_SHUTTING_DOWN, err, nil, retryInfo(retrySoon))

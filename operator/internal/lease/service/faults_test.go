@@ -2,15 +2,20 @@ package service_test
 
 import (
 	"fmt"
+	"strings"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	clientv3 "go.etcd.io/etcd/client/v3"
 	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/types/known/durationpb"
 
+	"github.com/holdfast-io/holdfast/operator/internal/lease/embedded"
 	"github.com/holdfast-io/holdfast/operator/internal/lease/leasetest"
 	"github.com/holdfast-io/holdfast/operator/lease/leasestatus"
 	"github.com/holdfast-io/holdfast/operator/lease/leasev1"
@@ -127,4 +132,45 @@ func TestAMassExpiryIsCheap(t *testing.T) {
 	entries := after.RaftIndex - before.RaftIndex
 	assert.Less(t, entries, uint64(leases/20), "raft entries for %d expiries", leases)
 	t.Logf("%d leases expired in %d raft entries", leases, entries)
+}
+
+// When etcd runs out of space, calls get an error that says so, and the service goes on by itself when there is space again.
+func TestEtcdOutOfSpace(t *testing.T) {
+	etcd, _ := leasetest.EtcdWith(t, embedded.Options{QuotaBytes: 2 << 20})
+	raw := leasetest.Client(t, etcd.Endpoint())
+	opts := leasetest.Options("alone")
+	opts.EtcdEndpoints = []string{etcd.Endpoint()}
+	replica := leasetest.Start(t, opts)
+	client := leasev1.NewLeaseServiceClient(leasetest.Dial(t, replica.Address))
+	held := acquire(t, client, "held", "one", time.Minute)
+
+	large := strings.Repeat("x", 256<<10)
+	for i := 0; ; i++ {
+		if _, err := raw.Put(t.Context(), "filler", large); err != nil {
+			require.ErrorIs(t, err, rpctypes.ErrNoSpace)
+			break
+		}
+		require.Less(t, i, 100)
+	}
+	var refused error
+	require.Eventually(t, func() bool {
+		_, refused = client.Acquire(within(t, 300*time.Millisecond), &leasev1.AcquireRequest{Name: "new"})
+		return reason(refused) == "STORE_UNAVAILABLE"
+	}, 10*time.Second, 10*time.Millisecond)
+	assert.Contains(t, status.Convert(refused).Message(), "database space exceeded")
+	_, err := client.KeepAlive(t.Context(), &leasev1.KeepAliveRequest{Name: "held", Token: held.GetToken()})
+	require.NoError(t, err, "what is held is kept")
+
+	got, err := raw.Delete(t.Context(), "filler")
+	require.NoError(t, err)
+	_, err = raw.Compact(t.Context(), got.Header.GetRevision(), clientv3.WithCompactPhysical())
+	require.NoError(t, err)
+	_, err = raw.Defragment(t.Context(), etcd.Endpoint())
+	require.NoError(t, err)
+	_, err = raw.AlarmDisarm(t.Context(), &clientv3.AlarmMember{})
+	require.NoError(t, err)
+	require.Eventually(t, func() bool {
+		_, err := client.Acquire(within(t, 5*time.Second), &leasev1.AcquireRequest{Name: "newer"})
+		return err == nil
+	}, 20*time.Second, 50*time.Millisecond)
 }

@@ -17,6 +17,11 @@ import (
 	"github.com/holdfast-io/holdfast/operator/internal/lease/store/storepb"
 )
 
+const (
+	retryFirst = 20 * time.Millisecond
+	retryMost  = time.Second
+)
+
 // WatchCluster implements Store.
 func (e *Etcd) WatchCluster(ctx context.Context, shards int, pass func(*Cluster)) error {
 	for wait := retryFirst; ; wait = min(2*wait, retryMost) {

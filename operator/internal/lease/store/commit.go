@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"time"
 
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -14,35 +13,22 @@ import (
 	"github.com/holdfast-io/holdfast/operator/internal/lease/store/storepb"
 )
 
-const (
-	retryFirst = 20 * time.Millisecond
-	retryMost  = time.Second
-)
-
 // Commit implements Store.
 func (e *Etcd) Commit(ctx context.Context, cursor *Cursor, ops []BatchOp) (int64, error) {
 	txn, err := e.batch(cursor, ops)
 	if err != nil {
 		return 0, err
 	}
-	for wait := retryFirst; ; wait = min(2*wait, retryMost) {
-		resp, err := e.try(ctx, txn)
-		switch {
-		case err == nil && resp.Succeeded:
-			return cursor.advance(resp.Header.GetRevision()), nil
-		case err == nil:
-			return e.refused(cursor, ops, resp)
-		case ctx.Err() != nil:
-			return 0, fmt.Errorf("commit: %w", ctx.Err())
-		case permanent(err):
-			return 0, fmt.Errorf("commit: %w", err)
-		}
-		select {
-		case <-ctx.Done():
-			return 0, fmt.Errorf("commit: %w", ctx.Err())
-		case <-time.After(wait):
-		}
+	resp, err := e.try(ctx, txn)
+	switch {
+	case err == nil && resp.Succeeded:
+		return cursor.advance(resp.Header.GetRevision()), nil
+	case err == nil:
+		return e.refused(cursor, ops, resp)
+	case permanent(err):
+		return 0, fmt.Errorf("commit: %w", err)
 	}
+	return 0, &UnknownOutcomeError{Err: err}
 }
 
 // permanent says that etcd will never accept this batch, and did not this time.

@@ -47,6 +47,14 @@ func (e *ClaimsLostError) Error() string {
 	return fmt.Sprintf("the claims of shards %v are lost", e.Shards)
 }
 
+// UnknownOutcomeError says that a batch may have been committed or not, or may still be. Sending it again finds out.
+type UnknownOutcomeError struct{ Err error }
+
+func (e *UnknownOutcomeError) Error() string { return "the store did not answer: " + e.Err.Error() }
+
+// Unwrap returns the store's error.
+func (e *UnknownOutcomeError) Unwrap() error { return e.Err }
+
 // SessionID names a replica's session. 0 is none.
 type SessionID int64
 
@@ -175,9 +183,8 @@ type Store interface {
 	// Load reads the holds of a shard. Only its owner may, whose claim keeps it from changing meanwhile.
 	Load(ctx context.Context, shard int) ([]core.Record, error)
 
-	// Commit makes ops true in one transaction and returns its revision. It repeats until it knows the
-	// outcome, or fails with ErrSessionLost or *ClaimsLostError, after which nothing of the batch has
-	// happened or ever will, or with the context's error, after which nothing is known.
+	// Commit makes ops true in one transaction and returns its revision. After ErrSessionLost and *ClaimsLostError nothing of
+	// the batch has happened or ever will. After *UnknownOutcomeError the same batch must be sent again, and no other.
 	Commit(ctx context.Context, cursor *Cursor, ops []BatchOp) (int64, error)
 
 	// WatchCluster passes on each state of the cluster, beginning with the present one, until the context
