@@ -221,11 +221,21 @@ func (s *Shard) Transfer(now Instant, name string, token int64, to string, ticke
 	s.advance(now, e, out)
 }
 
-// Line returns how many requests wait for a name, and whether a request of this id holds it or waits for it already.
-func (s *Shard) Line(name, requestID string) (waiters int, known bool) {
+// Line is what is known of a name before a request is made.
+type Line struct {
+	// Holds and Waiters are how many there are.
+	Holds, Waiters int
+	// Known says that the request holds the name or waits for it already.
+	Known bool
+}
+
+// Line returns what is known of a name before a request of this id is made.
+func (s *Shard) Line(name, requestID string) Line {
 	e := s.entries[name]
 	if e == nil {
-		return 0, false
+		return Line{}
 	}
-	return len(e.queue), e.byRequest(requestID) != nil || e.waiting(requestID) != nil
+	return Line{
+		Holds: len(e.holds), Waiters: len(e.queue), Known: e.byRequest(requestID) != nil || e.waiting(requestID) != nil,
+	}
 }

@@ -98,13 +98,29 @@ func (c *committer) insist(ctx context.Context, batch []store.BatchOp) (int64, e
 	}
 }
 
+// discard takes the ops of lost claims out of a batch, and out of the queue: the shard may be claimed anew while they are
+// there, and what comes after that must not share their fate.
+func (c *committer) discard(batch []store.BatchOp, shards []int) []store.BatchOp {
+	lost := map[store.Claim]bool{}
+	for i := range batch {
+		if slices.Contains(shards, batch[i].Shard) {
+			lost[batch[i].Claim] = true
+		}
+	}
+	dead := func(op store.BatchOp) bool { return lost[op.Claim] }
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.queue = slices.DeleteFunc(c.queue, dead)
+	return slices.DeleteFunc(batch, dead)
+}
+
 func (c *committer) commit(ctx context.Context, batch []store.BatchOp) error {
 	for len(batch) > 0 {
 		revision, err := c.insist(ctx, batch)
 		var lost *store.ClaimsLostError
 		if errors.As(err, &lost) {
 			c.lost(lost.Shards)
-			batch = slices.DeleteFunc(batch, func(op store.BatchOp) bool { return slices.Contains(lost.Shards, op.Shard) })
+			batch = c.discard(batch, lost.Shards)
 			continue
 		}
 		if err != nil {

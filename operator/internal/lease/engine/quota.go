@@ -91,8 +91,8 @@ func (e *Engine) admit(req *core.AcquireRequest) error {
 	if *l == (Limits{}) {
 		return nil
 	}
-	waiting, known := e.line(req)
-	if known {
+	line := e.line(req)
+	if line.Known {
 		return nil
 	}
 	if l.Rate > 0 {
@@ -101,7 +101,9 @@ func (e *Engine) admit(req *core.AcquireRequest) error {
 			return e.refuse(3, &QuotaError{Quota: quotaRate, Limit: share, RetryAfter: after})
 		}
 	}
-	if l.Leases > 0 {
+	// Who waits for an exclusive lease takes the place of its holder, and adds none.
+	replaces := req.Wait && req.Mode == core.Exclusive && line.Holds > 0
+	if l.Leases > 0 && !replaces {
 		if limit := e.share(l.Leases); e.holds.Load() >= limit {
 			return e.refuse(0, &QuotaError{Quota: quotaLeases, Limit: limit, RetryAfter: quotaRetry})
 		}
@@ -114,7 +116,7 @@ func (e *Engine) admit(req *core.AcquireRequest) error {
 			return e.refuse(1, &QuotaError{Quota: quotaWaiters, Limit: limit, RetryAfter: quotaRetry})
 		}
 	}
-	if l.WaitersPerName > 0 && int64(waiting) >= l.WaitersPerName {
+	if l.WaitersPerName > 0 && int64(line.Waiters) >= l.WaitersPerName {
 		return e.refuse(2, &QuotaError{Quota: quotaWaitersPerName, Limit: l.WaitersPerName, RetryAfter: quotaRetry})
 	}
 	return nil
@@ -125,15 +127,15 @@ func (e *Engine) refuse(quota int, err *QuotaError) error {
 	return err
 }
 
-func (e *Engine) line(req *core.AcquireRequest) (waiting int, known bool) {
+func (e *Engine) line(req *core.AcquireRequest) core.Line {
 	s, err := e.at(req.Name)
 	if err != nil {
-		return 0, false
+		return core.Line{}
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.shard == nil {
-		return 0, false
+		return core.Line{}
 	}
 	return s.shard.Line(req.Name, req.RequestID)
 }

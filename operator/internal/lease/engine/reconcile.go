@@ -97,7 +97,14 @@ func (e *Engine) move(ctx context.Context, s *session, cluster *store.Cluster) e
 	for shard := range slots {
 		slot := &slots[shard]
 		mine, claim := cluster.Assigned[shard] == s.id, cluster.Claims[shard]
-		switch serving := slot.serving(); {
+		own, serving := slot.serving()
+		if serving && claim != own && cluster.Revision >= own.Revision {
+			// Only a hand in the store can do that while the session lives.
+			e.opts.Log.Error("a claim was taken away although the session lives", "shard", shard)
+			slot.drop(e)
+			serving = false
+		}
+		switch {
 		case mine && !serving && (claim.Session == 0 || claim.Session == s.id):
 			group.Go(func() error { return e.takeOver(ctx, s, slot) })
 		case !mine && serving && cluster.Assigned[shard] != 0:

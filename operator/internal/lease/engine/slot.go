@@ -56,10 +56,11 @@ type Notice struct {
 	Moved bool
 }
 
-func (s *slot) serving() bool {
+// serving returns the claim under which the slot serves its shard; false: it does not.
+func (s *slot) serving() (store.Claim, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.shard != nil
+	return s.claim, s.shard != nil
 }
 
 // open says whether the slot takes calls. The lock is held.

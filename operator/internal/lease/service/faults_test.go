@@ -2,6 +2,7 @@ package service_test
 
 import (
 	"fmt"
+	"io"
 	"strings"
 	"sync"
 	"testing"
@@ -173,4 +174,24 @@ func TestEtcdOutOfSpace(t *testing.T) {
 		_, err := client.Acquire(within(t, 5*time.Second), &leasev1.AcquireRequest{Name: "newer"})
 		return err == nil
 	}, 20*time.Second, 50*time.Millisecond)
+}
+
+// Somebody deletes the claims in the store: the service must notice by itself, claim anew, and lose no lease.
+func TestClaimsTakenAwayAreClaimedAnew(t *testing.T) {
+	etcd, raw := leasetest.Etcd(t)
+	opts := leasetest.Options("alone")
+	opts.EtcdEndpoints, opts.Log = []string{etcd.Endpoint()}, io.Discard
+	replica := leasetest.Start(t, opts)
+	client := leasev1.NewLeaseServiceClient(leasetest.Dial(t, replica.Address))
+	held := acquire(t, client, "n", "one", time.Minute)
+	deleted, err := raw.Delete(t.Context(), "/test/cluster/claims/", clientv3.WithPrefix())
+	require.NoError(t, err)
+	require.Equal(t, int64(16), deleted.Deleted)
+	require.Eventually(t, func() bool {
+		got, err := raw.Get(t.Context(), "/test/cluster/claims/", clientv3.WithPrefix())
+		return err == nil && len(got.Kvs) == 16
+	}, 10*time.Second, 10*time.Millisecond)
+	_, err = client.KeepAlive(within(t, 10*time.Second), &leasev1.KeepAliveRequest{Name: "n", Token: held.GetToken()})
+	require.NoError(t, err)
+	assert.Greater(t, acquire(t, client, "m", "one", time.Minute).GetToken(), held.GetToken())
 }

@@ -427,4 +427,17 @@ func TestQuotas(t *testing.T) {
 	assert.Equal(t, int64(3), got.GetQuotas()[i].GetLimit())
 	assert.Equal(t, int64(3), got.GetQuotas()[i].GetUsed())
 	assert.Equal(t, int64(1), got.GetQuotas()[i].GetRefused())
+
+	waiting := make(chan error, 1)
+	go func() {
+		_, err := client.Acquire(within(t, 20*time.Second), &leasev1.AcquireRequest{Name: "n0", Wait: &leasev1.Wait{Timeout: durationpb.New(time.Second)}})
+		waiting <- err
+	}()
+	require.Eventually(t, func() bool {
+		_, err := client.Acquire(within(t, 20*time.Second), &leasev1.AcquireRequest{
+			Name: "n0", Wait: &leasev1.Wait{Timeout: durationpb.New(10 * time.Millisecond)},
+		})
+		return reason(err) == "QUOTA_EXCEEDED"
+	}, 5*time.Second, time.Millisecond, "one may wait, and no more")
+	assert.Equal(t, "WAIT_TIMEOUT", reason(<-waiting), "who waits adds no lease")
 }
