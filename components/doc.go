@@ -4,6 +4,7 @@
 //   - [TenantSpace] is a namespace in which the operator may work: quota, network isolation, the operator's Role.
 //   - [LeaseTenant] is one tenant's lease service.
 //   - [LeaseService] is the custom resource alone, typed.
+//   - [ZooKeeperConfig] is the custom resource alone, typed; [ZooKeeperConfigSet] is many of them, by path.
 //   - [DevEtcd] is a single etcd for development.
 //
 // Arguments are plain Go values of the types that the operator uses itself. Every object has a fixed name, so what a
