@@ -55,7 +55,7 @@ func unready(ls *v1alpha1.LeaseService, observed Observation, status *v1alpha1.L
 	if set == nil || set.Status.ObservedGeneration < set.Generation || set.Status.UpdateRevision == "" {
 		return reconcile.Wait(0, v1alpha1.ReasonProgressing, "the StatefulSet was made or changed, and its controller has not looked at it yet")
 	}
-	late, next := stuckPods(ls, observed, now)
+	next, late := stuckPods(ls, observed, now)
 	switch {
 	case late != nil:
 		return late
@@ -79,7 +79,7 @@ func unready(ls *v1alpha1.LeaseService, observed Observation, status *v1alpha1.L
 // stuckPods returns an error when a pod of the newest revision has been unready for longer than the deadline, or when
 // pods have been missing for as long; otherwise when that will be the case (zero: nothing is unready). Pods of older
 // revisions are not looked at: the StatefulSet replaces them, and they say nothing about the present spec.
-func stuckPods(ls *v1alpha1.LeaseService, observed Observation, now time.Time) (stuck error, next time.Duration) {
+func stuckPods(ls *v1alpha1.LeaseService, observed Observation, now time.Time) (next time.Duration, stuck error) {
 	limit := deadline(ls)
 	for _, pod := range observed.Pods {
 		if isReady(pod) || pod.DeletionTimestamp != nil || pod.Labels[appsv1.StatefulSetRevisionLabel] != observed.Set.Status.UpdateRevision {
@@ -95,18 +95,18 @@ func stuckPods(ls *v1alpha1.LeaseService, observed Observation, now time.Time) (
 		if found.start {
 			reason = v1alpha1.ReasonRolloutStuck
 		}
-		return reconcile.Stalled(reason, "pod %s has not become ready within %s: %s", pod.Name, limit, found.text), 0
+		return 0, reconcile.Stalled(reason, "pod %s has not become ready within %s: %s", pod.Name, limit, found.text)
 	}
 	if observed.MissingSince.IsZero() {
-		return nil, next
+		return next, nil
 	}
 	left := observed.MissingSince.Add(limit).Sub(now)
 	if left > 0 {
-		return nil, sooner(next, left)
+		return sooner(next, left), nil
 	}
-	return reconcile.Stalled(v1alpha1.ReasonRolloutStuck,
+	return 0, reconcile.Stalled(v1alpha1.ReasonRolloutStuck,
 		"%d of %d pods exist, and the StatefulSet has made no more within %s: its events say why (a quota, an admission policy)",
-		len(observed.Pods), desired.Replicas(ls), limit), 0
+		len(observed.Pods), desired.Replicas(ls), limit)
 }
 
 func deadline(ls *v1alpha1.LeaseService) time.Duration {

@@ -380,39 +380,46 @@ func TestStatus(t *testing.T) {
 				w.observed.Pods = w.observed.Pods[1:]
 				delete(w.observed.Reports, "locks-0")
 			}),
-			"", "locks-0", 5, []v1alpha1.LeaseServicePod{row(1), row(2)},
+			"", "locks-0", 5,
+			[]v1alpha1.LeaseServicePod{row(1), row(2)},
 		},
 		{
 			"a pod tells nothing", well(report(1, watch.Report{State: watch.Lost, Problem: silent})),
-			"locks-0", "", 4, []v1alpha1.LeaseServicePod{row(0), row(1, unknown(silent)), row(2)},
+			"locks-0", "", 4,
+			[]v1alpha1.LeaseServicePod{row(0), row(1, unknown(silent)), row(2)},
 		},
 		{
 			"a stream has just ended: its last word holds",
 			well(report(1, watch.Report{State: watch.Broken, Serving: true, ActiveLeases: 2, Version: "v1"})),
-			"locks-0", "", 6, []v1alpha1.LeaseServicePod{row(0), row(1), row(2)},
+			"locks-0", "", 6,
+			[]v1alpha1.LeaseServicePod{row(0), row(1), row(2)},
 		},
 		{
 			"the operator has just started: everything stays as it was",
 			well(unheard(watch.Pending), before("locks-0", "locks-1", row(0), row(1), row(2))),
-			"locks-0", "locks-1", 6, []v1alpha1.LeaseServicePod{row(0), row(1), row(2)},
+			"locks-0", "locks-1", 6,
+			[]v1alpha1.LeaseServicePod{row(0), row(1), row(2)},
 		},
 		{
 			"the first pod that speaks leads by now, whatever the kept rows say",
 			well(unheard(watch.Pending), before("locks-0", "", row(0), row(1), row(2)),
 				report(1, watch.Report{State: watch.Live, Serving: true, Leader: true, ActiveLeases: 9, Version: "v2"})),
-			"locks-1", "locks-0", 13, []v1alpha1.LeaseServicePod{
+			"locks-1", "locks-0", 13,
+			[]v1alpha1.LeaseServicePod{
 				row(0, follower), row(1, func(r *v1alpha1.LeaseServicePod) { r.Leader, r.ActiveLeases, r.Version = true, 9, "v2" }), row(2),
 			},
 		},
 		{
 			"a new pod inherits no row: it was not ready in between",
 			well(unheard(watch.Pending), before("", "locks-0", row(0, unknown("it is starting"), func(r *v1alpha1.LeaseServicePod) { r.Ready = false }), row(1), row(2))),
-			"", "locks-0", 5, []v1alpha1.LeaseServicePod{row(0, unknown(notHeardYet)), row(1), row(2)},
+			"", "locks-0", 5,
+			[]v1alpha1.LeaseServicePod{row(0, unknown(notHeardYet)), row(1), row(2)},
 		},
 		{
 			"a pod that is not ready keeps no row",
 			well(unreadyFor(0, time.Second), unheard(watch.Pending), before("locks-0", "", row(0), row(1), row(2))),
-			"", "locks-0", 5, []v1alpha1.LeaseServicePod{
+			"", "locks-0", 5,
+			[]v1alpha1.LeaseServicePod{
 				row(0, unknown("it runs and is not ready"), func(r *v1alpha1.LeaseServicePod) { r.Ready = false }), row(1), row(2),
 			},
 		},

@@ -143,7 +143,7 @@ func TestGatherOfADeletedObjectListensToNobody(t *testing.T) {
 func TestGatherReportsWhatItCannotRead(t *testing.T) {
 	broken := errors.New("the cache is not started")
 	for name, funcs := range map[string]interceptor.Funcs{
-		"reading the StatefulSet": {Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, obj client.Object, opts ...client.GetOption) error {
+		"reading the StatefulSet": {Get: func(context.Context, client.WithWatch, client.ObjectKey, client.Object, ...client.GetOption) error {
 			return broken
 		}},
 		"listing the pods": {List: func(context.Context, client.WithWatch, client.ObjectList, ...client.ListOption) error { return broken }},

@@ -82,16 +82,17 @@ func Endpoint(ls *v1alpha1.LeaseService) string {
 	return fmt.Sprintf("%s.%s.svc:%d", ServiceName(ls), ls.Namespace, v1alpha1.LeaseServicePort)
 }
 
-// The names of the children. The client Service has the LeaseService's own, since clients type it; so have the
-// objects that nobody else would name like that. The ServiceAccount has a suffix: a LeaseService called "default"
-// must not take over the namespace's default account.
-func ServiceName(ls *v1alpha1.LeaseService) string     { return ls.Name }
+// ServiceName is the name of the client Service: the LeaseService's own, since clients type it.
+func ServiceName(ls *v1alpha1.LeaseService) string { return ls.Name }
+
+// StatefulSetName is the name of the StatefulSet, from which the pods have theirs.
 func StatefulSetName(ls *v1alpha1.LeaseService) string { return ls.Name }
 
 // PeersName is the name of the headless Service that gives every pod a name in the DNS.
 func PeersName(ls *v1alpha1.LeaseService) string { return ls.Name + "-peers" }
 
-// ServiceAccountName is the name of the ServiceAccount that the pods run as.
+// ServiceAccountName is the name of the ServiceAccount that the pods run as. It has a suffix, since a LeaseService that
+// is called "default" must not take over the namespace's default account.
 func ServiceAccountName(ls *v1alpha1.LeaseService) string { return ls.Name + "-lease-service" }
 
 // Replicas is the number of pods that the spec asks for.

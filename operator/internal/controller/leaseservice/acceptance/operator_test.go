@@ -235,7 +235,7 @@ func TestLifeOfALeaseService(t *testing.T) {
 		_, leader := s.kubelet.election()
 		require.Equal(t, leader, ls.Status.Leader)
 		require.EqualValues(t, 3, ls.Status.ActiveLeases)
-		require.EqualValues(t, []int32{3, 3, 3}, []int32{ls.Status.Replicas, ls.Status.ReadyReplicas, ls.Status.UpdatedReplicas})
+		require.Equal(t, []int32{3, 3, 3}, []int32{ls.Status.Replicas, ls.Status.ReadyReplicas, ls.Status.UpdatedReplicas})
 		require.Equal(t, "locks."+s.ns+".svc:7400", ls.Status.Endpoint)
 		require.Len(t, ls.Status.Pods, 3)
 		require.Empty(t, condition(ls, "Reconciling"))

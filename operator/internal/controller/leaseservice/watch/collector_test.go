@@ -260,7 +260,7 @@ func TestPodThatFallsSilentIsLostAndComesBack(t *testing.T) {
 	require.Empty(t, watch.Leader(bench.observe()))
 	require.Equal(t, "it does not answer the operator on port "+port(t, a.address), bench.observe()["locks-0"].Problem)
 
-	a = startReplica(t, a.address, says(true, 3))
+	startReplica(t, a.address, says(true, 3))
 	took := bench.until("its return", leads("locks-0"))
 	require.Less(t, took, 2*time.Second)
 	t.Logf("the restarted pod was heard after %v", took)
