@@ -10,6 +10,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"net/http/pprof"
 	"os"
 	"strconv"
 	"strings"
@@ -43,6 +44,8 @@ const (
 type Options struct {
 	// Listen and MetricsListen are host:port; with an empty MetricsListen there are no metrics.
 	Listen, MetricsListen string
+	// PprofListen is a host:port, best on a loopback address, to serve Go's profiles on; empty: none.
+	PprofListen string
 	// Name and Advertise are how others know this replica. Empty: the address it listens on.
 	Name, Advertise string
 	// TLS secures the gRPC server and the connections between replicas; the zero value does not. With a CA, clients
@@ -239,6 +242,7 @@ func (p *process) run(ctx context.Context, listener net.Listener, storeFailed <-
 	group.Go(func() error { return p.engine.Run(engineCtx) })
 	group.Go(func() error { return p.server.Serve(listener) })
 	group.Go(func() error { return p.serveMetrics(parts) })
+	group.Go(func() error { return p.servePprof(parts) })
 	if p.opts.Started != nil {
 		p.opts.Started(listener.Addr().String())
 	}
@@ -275,16 +279,28 @@ func (p *process) drain(ctx context.Context, handOver bool) {
 }
 
 func (p *process) serveMetrics(ctx context.Context) error {
-	if p.opts.MetricsListen == "" {
-		return nil
-	}
 	mux := http.NewServeMux()
 	mux.Handle("/metrics", promhttp.HandlerFor(p.registry, promhttp.HandlerOpts{Registry: p.registry}))
-	srv := &http.Server{Addr: p.opts.MetricsListen, Handler: mux, ReadHeaderTimeout: 5 * time.Second}
-	stop := context.AfterFunc(ctx, func() { _ = srv.Close() }) // a scrape that is cut off is repeated
+	return serveHTTP(ctx, "--metrics-listen", p.opts.MetricsListen, mux)
+}
+
+func (p *process) servePprof(ctx context.Context) error {
+	mux := http.NewServeMux()
+	mux.HandleFunc("/debug/pprof/", pprof.Index)
+	mux.HandleFunc("/debug/pprof/profile", pprof.Profile)
+	return serveHTTP(ctx, "--pprof-listen", p.opts.PprofListen, mux)
+}
+
+// serveHTTP serves on the address of a flag until the context ends; an empty one is not served.
+func serveHTTP(ctx context.Context, flag, address string, handler http.Handler) error {
+	if address == "" {
+		return nil
+	}
+	srv := &http.Server{Addr: address, Handler: handler, ReadHeaderTimeout: 5 * time.Second}
+	stop := context.AfterFunc(ctx, func() { _ = srv.Close() }) // an answer that is cut off is asked for again
 	defer stop()
 	if err := srv.ListenAndServe(); !errors.Is(err, http.ErrServerClosed) {
-		return fmt.Errorf("--metrics-listen: %w", err)
+		return fmt.Errorf("%s: %w", flag, err)
 	}
 	return nil
 }
