@@ -10,24 +10,36 @@ import (
 // *ensemble, runs the tests, and stops it. It returns the exit code. inner, if there is one, runs the tests instead: a
 // further environment around them.
 func Main(m *testing.M, count int, ensemble **Ensemble, inner ...func(*testing.M) int) int {
+	code := 1
+	err := Run(count, func(started *Ensemble) error {
+		*ensemble = started
+		if len(inner) > 0 {
+			code = inner[0](m)
+		} else {
+			code = m.Run()
+		}
+		return nil
+	})
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+	}
+	return code
+}
+
+// Run starts an ensemble for a program that is no test, calls body, and stops it.
+func Run(count int, body func(*Ensemble) error) error {
 	tb := &process{}
 	defer tb.end()
 	dir, err := os.MkdirTemp("", "holdfast-zookeeper-")
 	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return 1
+		return err
 	}
 	tb.dir = dir
 	started := &Ensemble{tb: tb}
 	if err := started.start(dir, count); err != nil {
-		fmt.Fprintf(os.Stderr, "start %d ZooKeeper servers: %v\n", count, err)
-		return 1
+		return fmt.Errorf("start %d ZooKeeper servers: %w", count, err)
 	}
-	*ensemble = started
-	if len(inner) > 0 {
-		return inner[0](m)
-	}
-	return m.Run()
+	return body(started)
 }
 
 // process is the TB of a TestMain.

@@ -1,0 +1,135 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/holdfast-io/holdfast/operator/internal/zookeeper"
+	"github.com/holdfast-io/holdfast/operator/internal/zookeeper/zktypes"
+	zktest "github.com/holdfast-io/holdfast/test/zookeeper"
+)
+
+// payload is the data of each znode: the size of a small rule.
+var payload = make([]byte, 200)
+
+var credential = zookeeper.Credential{User: "operator", Password: "bench"}
+
+// side makes one znode, and sees that it is watched.
+type side struct {
+	name string
+	make func(ctx context.Context, path string) error
+}
+
+// compareClients makes znodes by our sessions and by bare clients, in turn.
+//
+// The bare client that does the same work creates the znode and then reads data and list with a watch: whoever keeps a
+// znode has to know what is there. One that only creates is measured as well, as the most that the server can do.
+func compareClients(ctx context.Context, o options, ensemble *zktest.Ensemble, r *report) error {
+	conn, events, err := zk.Connect([]string{ensemble.Server(0).Address()}, 10*time.Second, zk.WithLogInfo(false))
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	if err := established(ctx, events); err != nil {
+		return err
+	}
+	if err := conn.AddAuth("digest", []byte(credential.User+":"+credential.Password)); err != nil {
+		return err
+	}
+	pool := zookeeper.New(zookeeper.Options{AuditInterval: -1, MaxInFlight: o.workers})
+	defer func() { _ = pool.Close(context.WithoutCancel(ctx)) }()
+	session, err := openSession(pool, ensemble.ConnectString())
+	if err != nil {
+		return err
+	}
+	own := []zktypes.ACL{{Scheme: zktypes.SchemeDigest, ID: zktypes.DigestID(credential.User, credential.Password), Perms: zktypes.PermAll}}
+	bare := zk.DigestACL(zk.PermAll, credential.User, credential.Password)
+	sides := []side{
+		{"bare, create", func(_ context.Context, path string) error {
+			_, err := conn.Create(path, payload, 0, bare)
+			return err
+		}},
+		{"bare, create and read with a watch", func(_ context.Context, path string) error {
+			if _, err := conn.Create(path, payload, 0, bare); err != nil {
+				return err
+			}
+			if _, _, _, err := conn.GetW(path); err != nil {
+				return err
+			}
+			_, _, err := conn.GetACL(path)
+			return err
+		}},
+		{"session, look, create and keep watched", func(ctx context.Context, path string) error {
+			if _, err := session.Observe(ctx, path, zookeeper.Subscription{Key: path, Notify: func() {}}); err != nil {
+				return err
+			}
+			_, err := session.Create(ctx, path, path, payload, own)
+			return err
+		}},
+	}
+	rates := map[string][]float64{}
+	for round := range o.rounds {
+		for i, s := range sides {
+			root := fmt.Sprintf("/bench-%d-%d", round, i)
+			if err := session.EnsureParents(ctx, root+"/x", own); err != nil {
+				return err
+			}
+			rate, err := drive(ctx, o, root, s.make)
+			if err != nil {
+				return fmt.Errorf("%s: %w", s.name, err)
+			}
+			rates[s.name] = append(rates[s.name], rate)
+		}
+	}
+	for _, s := range sides {
+		r.add(s.name, median(rates[s.name]), "znodes/s")
+	}
+	r.add("session against bare with the same result", median(rates[sides[2].name])/median(rates[sides[1].name]), "x")
+	r.add("session against bare that only creates", median(rates[sides[2].name])/median(rates[sides[0].name]), "x")
+	return nil
+}
+
+func established(ctx context.Context, events <-chan zk.Event) error {
+	for {
+		select {
+		case event := <-events:
+			if event.State == zk.StateHasSession {
+				return nil
+			}
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+func openSession(pool *zookeeper.Pool, connect string) (*zookeeper.Session, error) {
+	parsed, err := zktypes.ParseConnectString(connect)
+	if err != nil {
+		return nil, err
+	}
+	return pool.Session(zookeeper.Target{Connect: parsed, Credential: credential})
+}
+
+// drive makes all znodes of a round, and returns how many a second.
+func drive(ctx context.Context, o options, root string, one func(context.Context, string) error) (float64, error) {
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(o.workers)
+	begin := time.Now()
+	for i := range o.objects {
+		group.Go(func() error { return one(ctx, fmt.Sprintf("%s/n%d", root, i)) })
+	}
+	if err := group.Wait(); err != nil {
+		return 0, err
+	}
+	return float64(o.objects) / time.Since(begin).Seconds(), nil
+}
+
+func median(values []float64) float64 {
+	sorted := slices.Sorted(slices.Values(values))
+	return sorted[len(sorted)/2]
+}

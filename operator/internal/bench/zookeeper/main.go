@@ -1,0 +1,94 @@
+// The zookeeper program measures how fast znodes are made and how little it costs to keep them, against bare clients on the
+// same ZooKeeper in alternating rounds. It needs KUBEBUILDER_ASSETS (tools/build.sh kubernetes) and Debian's ZooKeeper
+// (tools/debian-packages.sh zookeeper):
+//
+//	go run ./operator/internal/bench/zookeeper -objects 10000 -json bench-zookeeper.json
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"syscall"
+
+	zktest "github.com/holdfast-io/holdfast/test/zookeeper"
+)
+
+// options of a run.
+type options struct {
+	// objects is the number of znodes of a round, and of objects of the end-to-end part.
+	objects int
+	// rounds of each side.
+	rounds int
+	// workers make requests at the same time, on either side.
+	workers int
+	// endToEnd runs the operator with a real API server, too.
+	endToEnd bool
+	// file takes the figures as JSON. Empty: none does.
+	file string
+}
+
+func main() {
+	o := options{}
+	flag.IntVar(&o.objects, "objects", 10000, "znodes of a round, and objects of the operator")
+	flag.IntVar(&o.rounds, "rounds", 3, "rounds of each side")
+	flag.IntVar(&o.workers, "workers", 256, "requests under way at the same time, on either side")
+	flag.BoolVar(&o.endToEnd, "operator", true, "measure the operator with a real API server, too")
+	flag.StringVar(&o.file, "json", "", "file that takes the figures as JSON")
+	flag.Parse()
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	if err := run(ctx, o, os.Stdout); err != nil {
+		fmt.Fprintln(os.Stderr, "bench:", err)
+		os.Exit(1)
+	}
+}
+
+// figure is one row of the result.
+type figure struct {
+	Name  string  `json:"name"`
+	Value float64 `json:"value"`
+	Unit  string  `json:"unit"`
+}
+
+// report collects figures, and shows each as it comes: a run takes minutes.
+type report struct {
+	out     io.Writer
+	figures []figure
+}
+
+func (r *report) add(name string, value float64, unit string) {
+	r.figures = append(r.figures, figure{name, value, unit})
+	fmt.Fprintf(r.out, "%-70s %12.2f %s\n", name, value, unit)
+}
+
+func run(ctx context.Context, o options, out io.Writer) error {
+	if o.objects < 1 || o.rounds < 1 || o.workers < 1 {
+		return errors.New("-objects, -rounds and -workers must be positive")
+	}
+	r := &report{out: out}
+	err := zktest.Run(1, func(ensemble *zktest.Ensemble) error {
+		if err := compareClients(ctx, o, ensemble, r); err != nil {
+			return fmt.Errorf("clients: %w", err)
+		}
+		if o.endToEnd {
+			if err := measureOperator(ctx, o, ensemble, r); err != nil {
+				return fmt.Errorf("operator: %w", err)
+			}
+		}
+		return nil
+	})
+	if err != nil || o.file == "" {
+		return err
+	}
+	content, err := json.MarshalIndent(r.figures, "", "  ")
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(o.file, append(content, '\n'), 0o644)
+}
