@@ -1,0 +1,145 @@
+package history_test
+
+import (
+	"errors"
+	"math/rand/v2"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/holdfast-io/holdfast/test/robustness/history"
+)
+
+// ttl of the holds in these histories, in the unit of their times.
+const ttl = 100
+
+func granted(call, ret, token int64) history.Op {
+	return history.Op{Kind: history.Granted, Call: call, Return: ret, Token: token, Weight: 1, Until: call + ttl}
+}
+
+func kept(call, ret, token int64) history.Op {
+	return history.Op{Kind: history.Kept, Call: call, Return: ret, Token: token, Until: call + ttl}
+}
+
+func op(kind history.Kind, call, ret, token int64) history.Op {
+	return history.Op{Kind: kind, Call: call, Return: ret, Token: token}
+}
+
+func seen(kind history.Kind, call, ret int64, tokens ...int64) history.Op {
+	return history.Op{Kind: kind, Call: call, Return: ret, Seen: tokens}
+}
+
+func value(kind history.Kind, call, ret, token, v int64) history.Op {
+	return history.Op{Kind: kind, Call: call, Return: ret, Token: token, Value: v}
+}
+
+func check(capacity int32, voids map[int64]int64, ops ...history.Op) error {
+	rec := history.NewRecorder(map[string]int32{"n": capacity})
+	for token, from := range voids {
+		rec.Void("n", token, from)
+	}
+	for i, o := range ops {
+		o.Name, o.Client = "n", i
+		rec.Add(o)
+	}
+	return history.Check(rec.History())
+}
+
+func TestExplainable(t *testing.T) {
+	for name, ops := range map[string][]history.Op{
+		"granted after a release":                     {granted(0, 10, 1), op(history.Released, 20, 30, 1), granted(31, 40, 2)},
+		"granted after the TTL":                       {granted(0, 10, 1), granted(20, 100, 2)},
+		"granted after the TTL of a keepalive":        {granted(0, 10, 1), kept(50, 60, 1), granted(70, 150, 2)},
+		"a keepalive after the TTL that came first":   {granted(0, 10, 1), kept(150, 160, 1), granted(170, 250, 2)},
+		"a release and a grant at one time":           {granted(0, 10, 1), op(history.Released, 20, 90, 1), granted(21, 30, 2)},
+		"a second release finds nothing":              {granted(0, 10, 1), op(history.Released, 20, 30, 1), op(history.NotHeld, 31, 40, 1)},
+		"a view of a hold, and of none after its TTL": {granted(0, 10, 1), seen(history.Viewed, 11, 12, 1), seen(history.Viewed, 90, 100)},
+		"a view of a grant whose answer was lost":     {granted(0, 10, 1), op(history.Released, 11, 12, 1), seen(history.Viewed, 20, 30, 2), granted(40, 50, 3)},
+		"a refusal names the holder":                  {granted(0, 10, 1), seen(history.Refused, 20, 30, 1)},
+		"a refusal while the hold changes":            {granted(0, 10, 1), op(history.Released, 20, 90, 1), granted(30, 80, 2), seen(history.Refused, 30, 40, 1), seen(history.Refused, 40, 80, 2)},
+		"the register": {
+			granted(0, 10, 1), value(history.Read, 11, 12, 1, 0), value(history.Wrote, 13, 14, 1, 1),
+			granted(90, 110, 2), value(history.Read, 111, 112, 2, 1), value(history.Fenced, 113, 114, 1, 0), value(history.Wrote, 115, 116, 2, 2),
+		},
+	} {
+		t.Run(name, func(t *testing.T) { require.NoError(t, check(1, nil, ops...)) })
+	}
+	t.Run("granted after a release of unknown outcome", func(t *testing.T) {
+		require.NoError(t, check(1, map[int64]int64{1: 20}, granted(0, 10, 1), granted(11, 25, 2)))
+	})
+	t.Run("three holds of three permits", func(t *testing.T) {
+		require.NoError(t, check(3, nil, granted(0, 10, 1), granted(0, 10, 2), granted(0, 10, 3), op(history.Released, 20, 30, 2), granted(31, 40, 4)))
+	})
+}
+
+func TestViolations(t *testing.T) {
+	for name, ops := range map[string][]history.Op{
+		"two holders":                              {granted(0, 10, 1), granted(20, 30, 2)},
+		"granted before the TTL of a keepalive":    {granted(0, 10, 1), kept(50, 60, 1), granted(70, 149, 2)},
+		"a keepalive after the next grant":         {granted(0, 10, 1), granted(20, 100, 2), kept(101, 102, 1)},
+		"a check after the next grant":             {granted(0, 10, 1), granted(20, 100, 2), op(history.Current, 101, 102, 1)},
+		"a token that does not rise":               {granted(0, 10, 2), op(history.Released, 11, 12, 2), granted(20, 30, 1)},
+		"one token granted twice":                  {granted(0, 10, 1), op(history.Released, 11, 12, 1), granted(20, 30, 1)},
+		"lost before the TTL":                      {granted(0, 10, 1), op(history.NotHeld, 20, 99, 1)},
+		"a late release ends somebody else's hold": {granted(0, 10, 1), granted(20, 110, 2), op(history.Released, 120, 130, 1)},
+		"a stale free":                             {granted(0, 10, 1), seen(history.Viewed, 20, 30)},
+		"a stale view of an ended hold":            {granted(0, 10, 1), op(history.Released, 11, 12, 1), seen(history.Viewed, 20, 30, 1)},
+		"a refusal by a hold that is over":         {granted(0, 10, 1), op(history.Released, 11, 12, 1), seen(history.Refused, 20, 30, 1)},
+		"a lost grant within another's TTL":        {granted(0, 10, 1), seen(history.Viewed, 20, 30, 2)},
+		"a lost grant with an old token":           {granted(0, 10, 2), op(history.Released, 11, 12, 2), seen(history.Viewed, 20, 30, 1)},
+		"a stale write": {
+			granted(0, 10, 1), granted(20, 110, 2), value(history.Read, 111, 112, 2, 0), value(history.Wrote, 113, 114, 1, 1),
+		},
+		"a lost update": {
+			granted(0, 10, 1), value(history.Read, 11, 12, 1, 0), value(history.Wrote, 13, 14, 1, 1), value(history.Wrote, 15, 16, 1, 1),
+		},
+		"refused by the register without reason": {granted(0, 10, 1), value(history.Fenced, 11, 12, 1, 0)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			err := check(1, nil, ops...)
+			var violation *history.ViolationError
+			require.True(t, errors.As(err, &violation), "got %v", err)
+			assert.False(t, violation.Undecided)
+			assert.NotEmpty(t, violation.After)
+			dir := t.TempDir()
+			rec := history.NewRecorder(nil)
+			for _, o := range ops {
+				o.Name = "n"
+				rec.Add(o)
+			}
+			require.NoError(t, history.Save(rec.History(), dir))
+			assert.FileExists(t, dir+"/n.html")
+		})
+	}
+	t.Run("granted before a release of unknown outcome was sent", func(t *testing.T) {
+		require.Error(t, check(1, map[int64]int64{1: 30}, granted(0, 10, 1), granted(11, 25, 2)))
+	})
+	t.Run("four holds of three permits", func(t *testing.T) {
+		require.Error(t, check(3, nil, granted(0, 10, 1), granted(0, 10, 2), granted(0, 10, 3), granted(20, 40, 4)))
+	})
+}
+
+// A long history of a correct service is explained quickly, and one operation that was tampered with is found in it.
+func TestALongHistory(t *testing.T) {
+	rng := rand.New(rand.NewPCG(1, 2))
+	var ops []history.Op
+	now, token, free := int64(0), int64(0), int64(0)
+	for range 2000 {
+		now = free + rng.Int64N(5)
+		token++
+		at := now + rng.Int64N(10) // when it takes effect
+		ops = append(ops, granted(now, at+rng.Int64N(10), token))
+		for range rng.IntN(4) {
+			at += rng.Int64N(10)
+			ops = append(ops, kept(at-rng.Int64N(5), at+rng.Int64N(5), token))
+		}
+		at += 20
+		ops = append(ops, op(history.Released, at-5, at+rng.Int64N(20), token))
+		free = at
+	}
+	require.NoError(t, check(1, nil, ops...))
+	late := ops[len(ops)/2]
+	late.Kind, late.Call, late.Return = history.Current, free+100, free+110
+	require.Error(t, check(1, nil, append(ops, late)...))
+}

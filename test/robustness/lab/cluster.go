@@ -1,0 +1,250 @@
+package lab
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.uber.org/zap"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+
+	"github.com/holdfast-io/holdfast/operator/lease"
+	"github.com/holdfast-io/holdfast/operator/lease/leasestatus"
+)
+
+const (
+	// SessionTTL is how soon the other replicas take over from one that died. It is the least the service allows.
+	SessionTTL = 2 * time.Second
+	// startTimeout bounds how long anything may take to become ready.
+	startTimeout = 30 * time.Second
+	// Shards is how many shards the services have.
+	Shards = 12
+	// etcdHeartbeat and etcdElection are etcd's timing, in milliseconds.
+	etcdHeartbeat, etcdElection = "50", "500"
+)
+
+// Binaries are the programs that a cluster runs.
+type Binaries struct{ Etcd, LeaseService string }
+
+// Cluster is some replicas of a lease service on three etcd members. Its methods are for one goroutine at a time.
+type Cluster struct {
+	Members  []*Member
+	Replicas []*Replica
+	// Dir has the logs.
+	Dir string
+}
+
+// Member is an etcd member.
+type Member struct {
+	*Process
+	Name, address string
+	// Client calls it directly, past all proxies.
+	Client *clientv3.Client
+}
+
+// Replica is a replica of the lease service.
+type Replica struct {
+	*Process
+	Name string
+	// Clients is the link that clients use, Peers that of other replicas; Etcd are its own links to the members.
+	Clients, Peers *Link
+	Etcd           []*Link
+	direct         *grpc.ClientConn
+}
+
+// Start starts a cluster and returns once it serves.
+func Start(ctx context.Context, dir string, binaries Binaries, replicas int) (*Cluster, error) {
+	c := &Cluster{Dir: dir}
+	if err := c.addMembers(binaries.Etcd, 3); err != nil {
+		return nil, errors.Join(err, c.Close())
+	}
+	for i := range replicas {
+		if err := c.addReplica(binaries.LeaseService, i); err != nil {
+			return nil, errors.Join(err, c.Close())
+		}
+	}
+	if err := c.Repair(ctx); err != nil {
+		return nil, errors.Join(err, c.Close())
+	}
+	return c, nil
+}
+
+func (c *Cluster) addMembers(binary string, n int) error {
+	ports, err := freePorts(2 * n)
+	if err != nil {
+		return err
+	}
+	var initial []string
+	for i := range n {
+		initial = append(initial, fmt.Sprintf("m%d=http://127.0.0.1:%d", i, ports[2*i]))
+	}
+	for i := range n {
+		name := fmt.Sprintf("m%d", i)
+		peer, client := fmt.Sprintf("http://127.0.0.1:%d", ports[2*i]), fmt.Sprintf("127.0.0.1:%d", ports[2*i+1])
+		// Without fsync a process that is killed loses nothing: the kernel has it. The machine is not what fails here.
+		p, err := NewProcess(filepath.Join(c.Dir, "etcd-"+name+".log"), binary, "--name", name, "--data-dir", filepath.Join(c.Dir, name),
+			"--listen-peer-urls", peer, "--initial-advertise-peer-urls", peer, "--listen-client-urls", "http://"+client,
+			"--advertise-client-urls", "http://"+client, "--initial-cluster", strings.Join(initial, ","), "--unsafe-no-fsync",
+			"--heartbeat-interval", etcdHeartbeat, "--election-timeout", etcdElection, "--log-level", "error")
+		if err != nil {
+			return err
+		}
+		etcd, err := clientv3.New(clientv3.Config{Endpoints: []string{client}, Logger: zap.NewNop(), DialTimeout: time.Second})
+		if err != nil {
+			return fmt.Errorf("client of etcd %s: %w", name, err)
+		}
+		c.Members = append(c.Members, &Member{Process: p, Name: name, address: client, Client: etcd})
+	}
+	return nil
+}
+
+func (c *Cluster) addReplica(binary string, i int) error {
+	ports, err := freePorts(1)
+	if err != nil {
+		return err
+	}
+	r := &Replica{Name: fmt.Sprintf("r%d", i)}
+	address := fmt.Sprintf("127.0.0.1:%d", ports[0])
+	if r.Clients, err = newLink(r.Name+"-clients", address); err != nil {
+		return err
+	}
+	if r.Peers, err = newLink(r.Name+"-peers", address); err != nil {
+		return err
+	}
+	var endpoints []string
+	for _, m := range c.Members {
+		link, err := newLink(r.Name+"-"+m.Name, m.address)
+		if err != nil {
+			return err
+		}
+		r.Etcd = append(r.Etcd, link)
+		endpoints = append(endpoints, "http://"+link.Address())
+	}
+	r.Process, err = NewProcess(filepath.Join(c.Dir, r.Name+".log"), binary, "--listen", address, "--metrics-listen=", "--name", r.Name,
+		"--advertise", r.Peers.Address(), "--etcd-endpoints", strings.Join(endpoints, ","), "--etcd-prefix", "/robustness/",
+		"--session-ttl", SessionTTL.String(), "--shards", fmt.Sprint(Shards), "--drain-timeout", "5s", "--log-level", "warn")
+	if err != nil {
+		return err
+	}
+	if r.direct, err = Dial(address); err != nil {
+		return err
+	}
+	c.Replicas = append(c.Replicas, r)
+	return nil
+}
+
+// Dial connects to a lease service as its clients do.
+func Dial(address string) (*grpc.ClientConn, error) {
+	conn, err := grpc.NewClient(address, append(lease.DialOptions(), grpc.WithTransportCredentials(insecure.NewCredentials()))...)
+	if err != nil {
+		return nil, fmt.Errorf("connect to %s: %w", address, err)
+	}
+	return conn, nil
+}
+
+// Repair ends all faults, starts what does not run, and returns once every shard is served.
+func (c *Cluster) Repair(ctx context.Context) error {
+	for _, m := range c.Members {
+		m.Signal(syscall.SIGCONT)
+		if err := m.Start(); err != nil {
+			return err
+		}
+	}
+	for _, r := range c.Replicas {
+		r.Signal(syscall.SIGCONT)
+		for _, link := range append([]*Link{r.Clients, r.Peers}, r.Etcd...) {
+			link.Heal()
+		}
+		if err := r.Start(); err != nil {
+			return err
+		}
+	}
+	if err := c.disarm(ctx); err != nil {
+		return err
+	}
+	return c.AwaitServing(ctx)
+}
+
+// onAnyMember does something at one member after another until it succeeds, or fails with the last error.
+func (c *Cluster) onAnyMember(ctx context.Context, do func(context.Context, *Member) error) error {
+	var err error
+	for range 10 {
+		for _, m := range c.Members {
+			call, cancel := context.WithTimeout(ctx, time.Second)
+			err = do(call, m)
+			cancel()
+			if err == nil {
+				return nil
+			}
+		}
+	}
+	return err
+}
+
+// AwaitServing returns once every replica is ready and every shard served, or fails after startTimeout.
+func (c *Cluster) AwaitServing(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, startTimeout)
+	defer cancel()
+	for {
+		served, problem := int32(0), ""
+		for _, r := range c.Replicas {
+			status, err := r.Status(ctx)
+			switch {
+			case err != nil:
+				problem = fmt.Sprintf("%s: %v", r.Name, err)
+			case !status.GetReady():
+				problem = r.Name + " is not ready"
+			}
+			served += status.GetShards()
+		}
+		// Shards may be on their way from one replica to another between two answers: then the sum is wrong, and is taken again.
+		if problem == "" && served == Shards {
+			return nil
+		}
+		if !Sleep(ctx, 50*time.Millisecond) {
+			return fmt.Errorf("%d of %d shards are served, %s: %w", served, Shards, problem, ctx.Err())
+		}
+	}
+}
+
+// Status asks a replica directly how it fares.
+func (r *Replica) Status(ctx context.Context) (*leasestatus.GetStatusResponse, error) {
+	ctx, cancel := context.WithTimeout(ctx, time.Second)
+	defer cancel()
+	return leasestatus.NewLeaseStatusServiceClient(r.direct).GetStatus(ctx, &leasestatus.GetStatusRequest{})
+}
+
+// EtcdLeader returns the member that leads; nil when none of those that answer says so.
+func (c *Cluster) EtcdLeader(ctx context.Context) *Member {
+	ctx, cancel := context.WithTimeout(ctx, time.Second)
+	defer cancel()
+	for _, m := range c.Members {
+		if status, err := m.Client.Status(ctx, m.address); err == nil && status.Leader == status.Header.GetMemberId() {
+			return m
+		}
+	}
+	return nil
+}
+
+// Close kills everything.
+func (c *Cluster) Close() error {
+	var errs []error
+	for _, r := range c.Replicas {
+		r.Kill()
+		for _, link := range append([]*Link{r.Clients, r.Peers}, r.Etcd...) {
+			link.Break()
+		}
+		errs = append(errs, r.direct.Close(), r.log.Close())
+	}
+	for _, m := range c.Members {
+		m.Kill()
+		errs = append(errs, m.Client.Close(), m.log.Close())
+	}
+	return errors.Join(errs...)
+}

@@ -1,0 +1,52 @@
+// Package robustness_test runs lease services under faults and checks every history; see docs/robustness.md.
+package robustness_test
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/holdfast-io/holdfast/test/robustness/lab"
+)
+
+var (
+	seed     = flag.Uint64("robustness.seed", 1, "the schedule of faults and what clients do are drawn from this")
+	runs     = flag.Int("robustness.runs", 6, "number of faulted runs")
+	duration = flag.Duration("robustness.duration", 0, "start new runs for this long, whatever their number; 0: as many as -robustness.runs says")
+	clusters = flag.Int("robustness.clusters", 1, "number of clusters that runs are made on at a time")
+	failures = flag.String("robustness.failures", "", "folder for the histories that cannot be explained; empty: none are kept")
+)
+
+var binariesOnce = sync.OnceValues(func() (lab.Binaries, error) {
+	assets := os.Getenv("KUBEBUILDER_ASSETS")
+	if assets == "" {
+		return lab.Binaries{}, fmt.Errorf("KUBEBUILDER_ASSETS is not set; it must name the folder of etcd (tools/build.sh kubernetes prints it)")
+	}
+	// Beside the test binary, in the folder that go test removes.
+	service := filepath.Join(filepath.Dir(os.Args[0]), "lease-service")
+	build := exec.Command("go", "build", "-o", service, "github.com/holdfast-io/holdfast/operator/cmd/lease-service")
+	if out, err := build.CombinedOutput(); err != nil {
+		return lab.Binaries{}, fmt.Errorf("build the lease service: %w\n%s", err, out)
+	}
+	return lab.Binaries{Etcd: filepath.Join(assets, "etcd"), LeaseService: service}, nil
+})
+
+// startCluster starts a cluster of three replicas that ends with the test.
+func startCluster(t *testing.T) *lab.Cluster {
+	t.Helper()
+	binaries, err := binariesOnce()
+	require.NoError(t, err)
+	began := time.Now()
+	c, err := lab.Start(t.Context(), t.TempDir(), binaries, 3)
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, c.Close()) })
+	t.Logf("the cluster serves after %s", time.Since(began).Round(time.Millisecond))
+	return c
+}
