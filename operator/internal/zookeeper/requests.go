@@ -13,10 +13,29 @@ import (
 // maxReads bounds the reads of a znode that changes between the two requests of each.
 const maxReads = 16
 
-// read returns a znode. With arm it sets a watch along with it.
-func (s *Session) read(ctx context.Context, full string, arm, withData bool) (zktypes.Node, error) {
+// reading says how a znode is read.
+type reading struct {
+	// arm sets a watch along with it.
+	arm bool
+	// withData returns the content, not only its sum.
+	withData bool
+	// likely tells that the znode is likely to exist. Otherwise its existence is asked for first: that is one request
+	// instead of three for each znode that is about to be created.
+	likely bool
+}
+
+// read returns a znode.
+func (s *Session) read(ctx context.Context, full string, how reading) (zktypes.Node, error) {
+	if !how.likely {
+		node, settled, err := s.readHidden(ctx, full, how.arm, false)
+		if settled || err != nil {
+			return node, err
+		}
+		// It exists, and the watch is set: on its data, which is where the next read would set it.
+		how.arm = false
+	}
 	for range maxReads {
-		node, settled, err := s.readOnce(ctx, full, arm, withData)
+		node, settled, err := s.readOnce(ctx, full, how.arm, how.withData)
 		if settled || err != nil {
 			return node, err
 		}
@@ -175,7 +194,7 @@ type Content struct {
 // that may not be read.
 func (s *Session) Get(ctx context.Context, path string) (Content, error) {
 	full := s.target.Connect.Full(path)
-	node, err := s.read(ctx, full, false, true)
+	node, err := s.read(ctx, full, reading{withData: true, likely: true})
 	switch {
 	case err != nil:
 		return Content{}, err

@@ -172,10 +172,10 @@ func (s *Session) current(ctx context.Context, e *entry, key string) (zktypes.No
 			}
 		}
 		e.reading = make(chan struct{})
-		seq, arm, withData := e.seq, !e.armed, e.withData()
+		seq, how := e.seq, reading{arm: !e.armed, withData: e.withData(), likely: e.node.Exists}
 		s.mu.Unlock()
 
-		node, err := s.read(ctx, e.path, arm, withData)
+		node, err := s.read(ctx, e.path, how)
 
 		s.mu.Lock()
 		close(e.reading)
