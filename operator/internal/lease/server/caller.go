@@ -52,15 +52,14 @@ func (s *Server) callerOf(ctx context.Context) caller {
 			c.identity = leasetls.Identity(info.State.VerifiedChains[0][0])
 		}
 	}
-	md, _ := metadata.FromIncomingContext(ctx)
-	if len(md.Get(forwardedKey)) == 0 || (secure && !s.isPeer(c.identity)) {
+	if len(metadata.ValueFromIncomingContext(ctx, forwardedKey)) == 0 || (secure && !s.isPeer(c.identity)) {
 		return c
 	}
-	c.forwarded, c.identity = true, first(md.Get(identityKey))
-	if label := first(md.Get(callerKey)); label != "" {
+	c.forwarded, c.identity = true, first(metadata.ValueFromIncomingContext(ctx, identityKey))
+	if label := first(metadata.ValueFromIncomingContext(ctx, callerKey)); label != "" {
 		c.address = label
 	}
-	c.shards = first(md.Get(shardsKey))
+	c.shards = first(metadata.ValueFromIncomingContext(ctx, shardsKey))
 	return c
 }
 

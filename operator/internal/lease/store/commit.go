@@ -59,7 +59,8 @@ func (e *Etcd) batch(cursor *Cursor, ops []BatchOp) (*batchTxn, error) {
 	commitKey := e.keys.commit(cursor.session)
 	txn := &batchTxn{
 		compares: []clientv3.Cmp{clientv3.Compare(clientv3.ModRevision(commitKey), "=", cursor.revision)},
-		reads:    []clientv3.Op{clientv3.OpGet(commitKey)},
+		// All claims in one read: one for each shard would be as much for etcd to take in as the writes.
+		reads:    []clientv3.Op{clientv3.OpGet(commitKey), clientv3.OpGet(e.keys.claims(), clientv3.WithPrefix(), clientv3.WithKeysOnly())},
 		writes:   make([]clientv3.Op, 1, len(ops)+1),
 	}
 	record := &storepb.Commit{Sequence: cursor.sequence + 1}
@@ -70,7 +71,6 @@ func (e *Etcd) batch(cursor *Cursor, ops []BatchOp) (*batchTxn, error) {
 			seen[op.Shard] = true
 			key := e.keys.claim(op.Shard)
 			txn.compares = append(txn.compares, clientv3.Compare(clientv3.CreateRevision(key), "=", op.Claim.Revision))
-			txn.reads = append(txn.reads, clientv3.OpGet(key, clientv3.WithKeysOnly()))
 		}
 		for _, w := range op.Op.Writes {
 			key := e.keys.hold(op.Shard, op.Op.Name, w.Slot)
@@ -117,10 +117,8 @@ func (e *Etcd) refused(cursor *Cursor, ops []BatchOp, resp *clientv3.TxnResponse
 		return cursor.advance(kvs[0].GetModRevision()), nil
 	}
 	held := map[string]int64{}
-	for _, r := range resp.Responses[1:] {
-		for _, kv := range r.GetResponseRange().GetKvs() {
-			held[string(kv.GetKey())] = kv.GetCreateRevision()
-		}
+	for _, kv := range resp.Responses[1].GetResponseRange().GetKvs() {
+		held[string(kv.GetKey())] = kv.GetCreateRevision()
 	}
 	lost := map[int]bool{}
 	err := &ClaimsLostError{}
