@@ -52,6 +52,9 @@ type Client struct {
 	service   leasev1.LeaseServiceClient
 	elections leasev1.ElectionServiceClient
 	conn      *grpc.ClientConn // nil if it is not ours to close
+	// ctx ends with Close, and with it all leases and sessions.
+	ctx    context.Context //nolint:containedctx // see above
+	cancel context.CancelCauseFunc
 }
 
 // Dial makes a client of the service at an address, host:port. It needs transport credentials among the options, as
@@ -81,11 +84,15 @@ func DialOptions() []grpc.DialOption {
 
 // New makes a client on a connection, which stays the caller's to close. See DialOptions.
 func New(conn grpc.ClientConnInterface) *Client {
-	return &Client{service: leasev1.NewLeaseServiceClient(conn), elections: leasev1.NewElectionServiceClient(conn)}
+	c := &Client{service: leasev1.NewLeaseServiceClient(conn), elections: leasev1.NewElectionServiceClient(conn)}
+	c.ctx, c.cancel = context.WithCancelCause(context.Background())
+	return c
 }
 
-// Close closes the connection that Dial made. Leases that are held end when their TTL passes.
+// Close gives up all leases and sessions without telling the service, where they expire after their TTLs, and closes the connection
+// that Dial made. Release what shall be free at once before.
 func (c *Client) Close() error {
+	c.cancel(ErrClientClosed)
 	if c.conn == nil {
 		return nil
 	}
@@ -166,7 +173,7 @@ func (c *Client) acquire(ctx context.Context, name string, wait *leasev1.Wait, o
 		sent := now()
 		granted, err := c.service.Acquire(ctx, req)
 		if err == nil {
-			return c.start(ctx, c.unary(newLease(granted, sent)))
+			return c.start(ctx, c.unary(newLease(c.ctx, granted, sent)))
 		}
 		if status.Code(err) != codes.Unavailable {
 			return nil, Typed(name, err)

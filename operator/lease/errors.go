@@ -15,6 +15,9 @@ import (
 // ErrReleased is the cause of a lease that its holder released.
 var ErrReleased = errors.New("the lease was released")
 
+// ErrClientClosed is the cause of a lease whose client was closed.
+var ErrClientClosed = errors.New("the lease client was closed")
+
 // ErrExpired is the cause of a lease that could not be renewed in time. The service may not have freed it yet.
 var ErrExpired = errors.New("the lease could not be renewed in time")
 

@@ -53,12 +53,12 @@ type Lease struct {
 	revocation atomic.Pointer[Revocation]
 }
 
-func newLease(granted *leasev1.AcquireResponse, sent core.Instant) *Lease {
+func newLease(ctx context.Context, granted *leasev1.AcquireResponse, sent core.Instant) *Lease {
 	l := &Lease{
 		name: granted.GetName(), token: granted.GetToken(), ttl: granted.GetTtl().AsDuration(), revoked: make(chan struct{}),
 	}
 	l.extend(sent, granted.GetExpiresIn().AsDuration())
-	l.ctx, l.cancel = context.WithCancelCause(context.Background())
+	l.ctx, l.cancel = context.WithCancelCause(ctx)
 	return l
 }
 
@@ -106,7 +106,7 @@ func (l *Lease) Remaining() time.Duration {
 // Done returns a channel that is closed when the lease is released or lost.
 func (l *Lease) Done() <-chan struct{} { return l.ctx.Done() }
 
-// Err returns why the lease is Done: ErrReleased, ErrExpired or ErrNotHeld; nil while it is held.
+// Err returns why the lease is Done: ErrReleased, ErrExpired, ErrNotHeld or ErrClientClosed; nil while it is held.
 func (l *Lease) Err() error { return context.Cause(l.ctx) }
 
 // Context returns a context that ends with the lease. Its cause is Err.

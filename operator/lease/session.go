@@ -86,7 +86,7 @@ func (c *Client) NewSession(ctx context.Context, options ...Option) (*Session, e
 		ready: make(chan struct{}), ended: make(chan struct{}), fresh: make(chan struct{}),
 		calls: map[uint64]chan answer{}, leases: map[leaseKey]*kept{}, beats: map[uint64]core.Instant{},
 	}
-	s.ctx, s.cancel = context.WithCancelCause(context.WithoutCancel(ctx))
+	s.ctx, s.cancel = context.WithCancelCause(c.ctx)
 	go s.run()
 	go s.beat()
 	select {
@@ -375,7 +375,7 @@ func refusal(r *leasev1.SessionResponse) error {
 
 // adopt takes a granted lease into the session, and returns it once it is certain for a good while.
 func (s *Session) adopt(ctx context.Context, granted answer) (*Lease, error) {
-	l := newLease(granted.response.GetGranted(), granted.sent)
+	l := newLease(s.ctx, granted.response.GetGranted(), granted.sent)
 	key := leaseKey{l.name, l.token}
 	// One that waited in line is confirmed by a call of its own, since until then its time may count as over.
 	err := s.client.unary(l).confirm(ctx)

@@ -149,9 +149,11 @@ func (ss *sessionStream) open(first *leasev1.SessionRequest) error {
 	ss.out.add(&leasev1.SessionResponse{Id: first.GetId(), Message: &leasev1.SessionResponse_Opened{Opened: &leasev1.SessionOpened{
 		HeartbeatInterval: durationpb.New(ss.ttl / 3), Ttl: durationpb.New(ss.ttl),
 	}}})
-	for _, attach := range open.GetAttach() {
-		ss.call(func() { ss.attach(0, attach) })
-	}
+	ss.wait.Go(func() {
+		for _, attach := range open.GetAttach() {
+			ss.call(func() { ss.attachAnew(attach) })
+		}
+	})
 	return nil
 }
 
@@ -331,21 +333,38 @@ func (ss *sessionStream) releaseAll() {
 	}
 }
 
-func (ss *sessionStream) attach(id uint64, req *leasev1.SessionAttach) {
+// attachAnew attaches a hold of a session before. The client has no answer to wait for, and may know less of the state of the service
+// than we do, so what fails because of a fail-over is tried until the hold is there or lost.
+func (ss *sessionStream) attachAnew(req *leasev1.SessionAttach) {
+	for ss.attach(0, req) == codes.Unavailable {
+		select {
+		case <-time.After(sessionTick):
+		case <-ss.ctx.Done():
+			return
+		}
+	}
+}
+
+// attach takes a hold into the session, and returns how that went. With id 0 it keeps what is unavailable to itself.
+func (ss *sessionStream) attach(id uint64, req *leasev1.SessionAttach) codes.Code {
 	sent := ss.server.opts.Clock()
 	kept, err := ss.server.KeepAlive(ss.ctx, &leasev1.KeepAliveRequest{Name: req.GetName(), Token: req.GetToken()})
-	switch {
-	case err != nil && id == 0 && status.Code(err) == codes.NotFound:
+	switch code := status.Code(err); {
+	case err == nil:
+	case id == 0 && code == codes.NotFound:
 		ss.lost(holdKey{req.GetName(), req.GetToken()}, 0, "")
-		return
-	case err != nil:
+		return code
+	case id == 0 && code == codes.Unavailable:
+		return code
+	default:
 		ss.refuse(id, err)
-		return
+		return code
 	}
 	ss.keep(holdKey{req.GetName(), req.GetToken()}, kept.GetTtl().AsDuration(), sent.Add(kept.GetExpiresIn().AsDuration()),
 		&leasev1.SessionResponse{Id: id, Message: &leasev1.SessionResponse_Attached{Attached: &leasev1.SessionAttached{
 			Name: req.GetName(), Token: req.GetToken(), Ttl: kept.GetTtl(), ExpiresIn: kept.GetExpiresIn(),
 		}}})
+	return codes.OK
 }
 
 func (ss *sessionStream) lost(key holdKey, reason leasev1.EndReason, message string) {
