@@ -8,19 +8,17 @@ flock -w 60 8 || die "make up is still running on $state"
 
 if external_cluster; then
   build_tools
-  pulumi_env "$(stack_id)"
+  pulumi_env
   cd "$root"
   if [[ -f $stack_config ]]; then
     step 'pulumi destroy'
     pulumi --non-interactive destroy --yes --skip-preview --stack dev --config-file "$stack_config" >&2
-    pulumi --non-interactive stack rm dev --yes --config-file "$stack_config" >&2
   fi
+  rm -rf "${pulumi_state:?}"
 else
-  # The stack's objects go with the cluster, so there is nothing to destroy one by one.
+  # The stack's objects and its state go with the cluster, so there is nothing to destroy one by one.
   mkdir -p "$root/bin"
   (cd "$root" && go build -o "$root/bin/" ./test/cluster/cmd/cluster)
   "$root/bin/cluster" down --name "$cluster"
 fi
-id=$(external_cluster && stack_id || echo "$cluster")
-rm -rf "${state:?}/pulumi/$id"
 note 'removed'

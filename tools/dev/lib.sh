@@ -90,9 +90,15 @@ image() {
   printf 'holdfast.local/%s:%s\n' "$name" "$tag"
 }
 
-# pulumi_env points pulumi at a stack of its own per cluster: state in files, the passphrase beside it.
+# pulumi_env points pulumi at a stack of its own per cluster: state in files, the passphrase beside it. That of the local
+# cluster is in the cluster's own folder, and so goes when the cluster goes.
 pulumi_env() {
-  local home=$state/pulumi/$1 plugin
+  local home plugin
+  if external_cluster; then
+    home=$state/pulumi/$(kubectl config view --minify -o 'jsonpath={.clusters[0].cluster.server}' | sha256sum | cut -c1-8)
+  else
+    home=$state/clusters/$cluster/pulumi
+  fi
   mkdir -p "$home/state" "$home/home/plugins"
   if [[ ! -f $home/passphrase ]]; then
     (umask 077 && head -c 24 /dev/urandom | base64 >"$home/passphrase")
@@ -107,27 +113,18 @@ pulumi_env() {
   fi
   # Without "metadata=skip" an interrupted pulumi can leave an empty .attrs file that no later one can read.
   export PULUMI_BACKEND_URL="file://$home/state?metadata=skip" PULUMI_CONFIG_PASSPHRASE_FILE=$home/passphrase PULUMI_SKIP_UPDATE_CHECK=true
-  stack_config=$home/Pulumi.dev.yaml
+  pulumi_state=$home stack_config=$home/Pulumi.dev.yaml
 }
 
 # create_stack makes the stack dev if there is none, and writes its config: the committed one, and the salt that belongs to
 # this stack's passphrase. The stack is made from a folder of its own, since pulumi writes the salt beside Pulumi.yaml, and
 # the checkout is not to change.
 create_stack() {
-  local home=${stack_config%/*}/project
+  local home=$pulumi_state/project
   mkdir -p "$home"
   sed -n 's/^name:.*/&/p' "$root/Pulumi.yaml" >"$home/Pulumi.yaml"
   echo 'runtime: go' >>"$home/Pulumi.yaml"
   pulumi --cwd "$home" --non-interactive stack select dev >/dev/null 2>&1 ||
     pulumi --cwd "$home" --non-interactive stack init dev >/dev/null
   { cat "$root/Pulumi.dev.yaml" && grep '^encryptionsalt:' "$home/Pulumi.dev.yaml"; } >"$stack_config"
-}
-
-# stack_id names the pulumi state of the cluster in use.
-stack_id() {
-  if external_cluster; then
-    printf 'external-%s\n' "$(kubectl config view --minify -o 'jsonpath={.clusters[0].cluster.server}' | sha256sum | cut -c1-8)"
-  else
-    printf '%s\n' "$cluster"
-  fi
 }

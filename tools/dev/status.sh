@@ -16,7 +16,7 @@ fi
 kubectl get nodes -o wide
 
 step 'Stack'
-pulumi_env "$(stack_id)"
+pulumi_env
 (cd "$root" && pulumi --non-interactive stack output --stack dev) || note 'no stack yet: make up makes it'
 
 step 'Tenants'

@@ -35,14 +35,16 @@ else
 fi
 
 step '5/6 pulumi up (about a minute)'
-pulumi_env "$(stack_id)"
+pulumi_env
 create_stack
 cd "$root"
 configure() { pulumi --non-interactive config set --config-file "$stack_config" --stack dev --path "$1" "$2"; }
 configure holdfast:operator.image "$operator_image"
 configure holdfast:leaseService.image "$lease_image"
 configure holdfast:devEtcd.image "$etcd_image"
-if ! pulumi --non-interactive up --yes --skip-preview --stack dev --config-file "$stack_config" --suppress-permalink >&2; then
+# The lock above says that no other update runs: a lock in the state is that of an update that was killed.
+pulumi --non-interactive cancel --yes --stack dev >/dev/null 2>&1 || true
+if ! pulumi --non-interactive up --refresh --yes --skip-preview --stack dev --config-file "$stack_config" --suppress-permalink >&2; then
   note 'pulumi up failed; the tenants as they are now:'
   kubectl get leaseservices -A -o wide >&2 || true
   die 'make up can be run again; make down removes all'
