@@ -20,12 +20,12 @@ func ExampleClient_Acquire() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	defer client.Close()
+	defer func() { _ = client.Close() }()
 	held, err := client.Acquire(context.Background(), "jobs/nightly", lease.WithTTL(30*time.Second))
 	if err != nil {
 		log.Fatal(err)
 	}
-	defer held.Release(context.Background())
+	defer func() { _ = held.Release(context.Background()) }()
 	if err := nightly(held.Context(), held.Token()); err != nil {
 		log.Print(err)
 	}
@@ -39,7 +39,7 @@ func ExampleClient_TryAcquire() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	defer client.Close()
+	defer func() { _ = client.Close() }()
 	permit, err := client.TryAcquire(context.Background(), "exports", lease.Permits(1, 5))
 	var held *lease.HeldError
 	if errors.As(err, &held) {
@@ -49,7 +49,7 @@ func ExampleClient_TryAcquire() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	defer permit.Release(context.Background())
+	defer func() { _ = permit.Release(context.Background()) }()
 }
 
 // Keep many leases by one heartbeat.
@@ -58,12 +58,12 @@ func ExampleClient_NewSession() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	defer client.Close()
+	defer func() { _ = client.Close() }()
 	session, err := client.NewSession(context.Background(), lease.WithTTL(15*time.Second))
 	if err != nil {
 		log.Fatal(err)
 	}
-	defer session.Close(context.Background())
+	defer func() { _ = session.Close(context.Background()) }()
 	for _, shard := range []string{"orders/0", "orders/1", "orders/2"} {
 		held, err := session.Acquire(context.Background(), shard)
 		if err != nil {
@@ -83,7 +83,7 @@ func ExampleClient_Campaign() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	defer client.Close()
+	defer func() { _ = client.Close() }()
 	leader, err := client.Campaign(context.Background(), "scheduler", "replica-1", lease.WithValue([]byte("10.0.0.7:80")))
 	if err != nil {
 		log.Fatal(err)
