@@ -26,70 +26,124 @@ func (e *NotOwnerError) Error() string {
 	return fmt.Sprintf("shard %d is not served by this replica", e.Shard)
 }
 
-type command func(shard *core.Shard, now core.Instant, ticket core.Ticket, out *core.Output)
+// command is what a call does to its shard, under the shard's lock. It fails only if it did nothing.
+type command func(shard *core.Shard, now core.Instant, ticket core.Ticket, out *core.Output) error
 
-// call gives a command to the shard of a name and waits for its reply. When the context ends first, cancel
-// is called with the ticket, and undo with a reply that came too late.
-func (e *Engine) call(ctx context.Context, name string, do command, cancel command, undo func(*core.Shard, core.Instant, core.Reply, *core.Output)) (core.Reply, error) {
+// Receiver gets the replies to calls.
+type Receiver interface {
+	// Receive gets the one reply to a call. It is called with a lock held, maybe before the function that started the
+	// call returns, and must neither wait nor call the engine. What it does with the reply must begin with Call.Checked.
+	Receive(call *Call, reply core.Reply)
+}
+
+// Call is a command that a shard was given.
+type Call struct {
+	engine  *Engine
+	slot    *slot
+	shard   *core.Shard
+	session *session
+	ticket  core.Ticket
+	name    string
+	to      Receiver
+}
+
+// start gives a command to the shard of a name. The receiver gets the reply, unless start fails.
+func (e *Engine) start(name string, to Receiver, do command) (*Call, error) {
 	s, err := e.at(name)
 	if err != nil {
-		return core.Reply{}, err
-	}
-	s.mu.Lock()
-	if !s.open() {
-		s.mu.Unlock()
-		return core.Reply{}, &NotOwnerError{Shard: s.index}
-	}
-	session := s.session
-	now := e.opts.Clock()
-	if !session.certain(now) {
-		s.mu.Unlock()
-		return core.Reply{}, ErrUncertain
-	}
-	s.last++
-	ticket, reply := s.last, make(chan core.Reply, 1)
-	s.calls[ticket] = reply
-	do(s.shard, now, ticket, &s.out)
-	s.deliver(e)
-	shard := s.shard
-	s.mu.Unlock()
-
-	select {
-	case r := <-reply:
-		return e.checked(session, r)
-	case <-ctx.Done():
+		return nil, err
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.shard != shard {
-		return core.Reply{}, ctx.Err()
+	if !s.open() {
+		return nil, &NotOwnerError{Shard: s.index}
 	}
-	delete(s.calls, ticket)
-	select {
-	case r := <-reply:
-		if undo != nil {
-			undo(s.shard, e.opts.Clock(), r, &s.out)
-		}
-	default:
-		if cancel != nil {
-			cancel(s.shard, e.opts.Clock(), ticket, &s.out)
-		}
+	now := e.opts.Clock()
+	if !s.session.certain(now) {
+		return nil, ErrUncertain
+	}
+	s.last++
+	c := &Call{engine: e, slot: s, shard: s.shard, session: s.session, ticket: s.last, name: name, to: to}
+	s.calls[c.ticket] = c
+	if err := do(s.shard, now, c.ticket, &s.out); err != nil {
+		delete(s.calls, c.ticket)
+		return nil, err
 	}
 	s.deliver(e)
-	return core.Reply{}, ctx.Err()
+	return c, nil
 }
 
-// checked lets a reply pass that was read from memory only if the session was still certain after it was
-// read. What a transaction just made true needs no such proof.
-func (e *Engine) checked(session *session, r core.Reply) (core.Reply, error) {
-	var moved *NotOwnerError
-	if errors.As(r.Err, &moved) {
-		return core.Reply{}, r.Err
+// Cancel takes an acquire back, and returns true if its receiver has got no reply and will not get one.
+func (c *Call) Cancel() bool {
+	c.slot.mu.Lock()
+	defer c.slot.mu.Unlock()
+	if c.slot.shard != c.shard || c.slot.calls[c.ticket] != c {
+		return false
 	}
-	if !r.Committed && !session.certain(e.opts.Clock()) {
-		return core.Reply{}, ErrUncertain
+	delete(c.slot.calls, c.ticket)
+	c.shard.Cancel(c.engine.opts.Clock(), c.name, c.ticket, &c.slot.out)
+	c.slot.deliver(c.engine)
+	return true
+}
+
+// giveBack ends a hold whose grant nobody heard of.
+func (c *Call) giveBack(r core.Reply) {
+	grant, ok := r.Result.(core.Grant)
+	if !ok {
+		return
+	}
+	c.slot.mu.Lock()
+	defer c.slot.mu.Unlock()
+	if c.slot.shard == c.shard {
+		c.shard.Abandon(c.engine.opts.Clock(), c.name, grant.Hold.Token, &c.slot.out)
+		c.slot.deliver(c.engine)
+	}
+}
+
+// Checked lets a reply pass that was read from memory only if the session was still certain after it was
+// read. What a transaction just made true needs no such proof.
+func (c *Call) Checked(r core.Reply) (core.Reply, error) {
+	if !r.Committed {
+		var moved *NotOwnerError
+		if errors.As(r.Err, &moved) {
+			return core.Reply{}, r.Err
+		}
+		if !c.session.certain(c.engine.opts.Clock()) {
+			return core.Reply{}, ErrUncertain
+		}
 	}
 	return r, r.Err
+}
+
+// replies is the receiver of a caller who waits.
+type replies chan core.Reply
+
+// Receive implements Receiver. There is room for the one reply.
+func (r replies) Receive(_ *Call, reply core.Reply) { r <- reply }
+
+// call gives a command to the shard of a name and waits for its reply.
+func (e *Engine) call(ctx context.Context, name string, do command) (core.Reply, error) {
+	to := make(replies, 1)
+	c, err := e.start(name, to, do)
+	if err != nil {
+		return core.Reply{}, err
+	}
+	select {
+	case r := <-to:
+		return c.Checked(r)
+	case <-ctx.Done():
+		c.forget()
+		return core.Reply{}, ctx.Err()
+	}
+}
+
+// forget gives up waiting for a reply, but lets the command have its effect.
+func (c *Call) forget() {
+	c.slot.mu.Lock()
+	defer c.slot.mu.Unlock()
+	if c.slot.shard == c.shard {
+		delete(c.slot.calls, c.ticket)
+	}
 }
 
 func result[T any](r core.Reply, err error) (T, error) {
@@ -105,24 +159,36 @@ func result[T any](r core.Reply, err error) (T, error) {
 //
 // It fails with *QuotaError when a limit is reached, and with *StoreError at once while the store takes no writes.
 func (e *Engine) Acquire(ctx context.Context, req core.AcquireRequest) (core.Grant, error) {
-	if err := e.admit(&req); err != nil {
+	to := make(replies, 1)
+	c, err := e.StartAcquire(req, to)
+	if err != nil {
 		return core.Grant{}, err
 	}
+	select {
+	case r := <-to:
+		return result[core.Grant](c.Checked(r))
+	case <-ctx.Done():
+	}
+	if !c.Cancel() {
+		c.giveBack(<-to)
+	}
+	return core.Grant{}, ctx.Err()
+}
+
+// StartAcquire is Acquire without the waiting: the receiver gets a core.Grant. It can be taken back by Call.Cancel.
+func (e *Engine) StartAcquire(req core.AcquireRequest, to Receiver) (*Call, error) {
 	if s := e.session.Load(); s != nil {
 		if why := s.committer.trouble.Load(); why != nil {
-			return core.Grant{}, &StoreError{Reason: *why}
+			return nil, &StoreError{Reason: *why}
 		}
 	}
-	do := func(s *core.Shard, now core.Instant, t core.Ticket, out *core.Output) { s.Acquire(now, req, t, out) }
-	cancel := func(s *core.Shard, now core.Instant, t core.Ticket, out *core.Output) {
-		s.Cancel(now, req.Name, t, out)
-	}
-	undo := func(s *core.Shard, now core.Instant, r core.Reply, out *core.Output) {
-		if grant, ok := r.Result.(core.Grant); ok {
-			s.Abandon(now, req.Name, grant.Hold.Token, out)
+	return e.start(req.Name, to, func(s *core.Shard, now core.Instant, t core.Ticket, out *core.Output) error {
+		if err := e.admit(s, now, &req); err != nil {
+			return err
 		}
-	}
-	return result[core.Grant](e.call(ctx, req.Name, do, cancel, undo))
+		s.Acquire(now, req, t, out)
+		return nil
+	})
 }
 
 // KeepAlive gives a hold its full TTL anew.
@@ -149,44 +215,59 @@ func (e *Engine) KeepAlive(name string, token int64) (core.KeepAliveResult, erro
 
 // Release ends a hold.
 func (e *Engine) Release(ctx context.Context, name string, token int64) (core.ReleaseResult, error) {
-	return result[core.ReleaseResult](e.call(ctx, name, func(s *core.Shard, now core.Instant, t core.Ticket, out *core.Output) {
+	return result[core.ReleaseResult](e.call(ctx, name, release(name, token)))
+}
+
+// StartRelease is Release without the waiting: the receiver gets a core.ReleaseResult.
+func (e *Engine) StartRelease(name string, token int64, to Receiver) (*Call, error) {
+	return e.start(name, to, release(name, token))
+}
+
+func release(name string, token int64) command {
+	return func(s *core.Shard, now core.Instant, t core.Ticket, out *core.Output) error {
 		s.Release(now, name, token, t, out)
-	}, nil, nil))
+		return nil
+	}
 }
 
 // Get shows a name.
 func (e *Engine) Get(ctx context.Context, name string, queue bool) (core.LeaseView, error) {
-	return result[core.LeaseView](e.call(ctx, name, func(s *core.Shard, now core.Instant, t core.Ticket, out *core.Output) {
+	return result[core.LeaseView](e.call(ctx, name, func(s *core.Shard, now core.Instant, t core.Ticket, out *core.Output) error {
 		s.Get(now, name, queue, t, out)
-	}, nil, nil))
+		return nil
+	}))
 }
 
 // Check says whether a token is current.
 func (e *Engine) Check(ctx context.Context, name string, token int64) (core.CheckResult, error) {
-	return result[core.CheckResult](e.call(ctx, name, func(s *core.Shard, now core.Instant, t core.Ticket, out *core.Output) {
+	return result[core.CheckResult](e.call(ctx, name, func(s *core.Shard, now core.Instant, t core.Ticket, out *core.Output) error {
 		s.Check(now, name, token, t, out)
-	}, nil, nil))
+		return nil
+	}))
 }
 
 // Change sets the value of a hold.
 func (e *Engine) Change(ctx context.Context, name string, token int64, value []byte) (core.ChangeResult, error) {
-	return result[core.ChangeResult](e.call(ctx, name, func(s *core.Shard, now core.Instant, t core.Ticket, out *core.Output) {
+	return result[core.ChangeResult](e.call(ctx, name, func(s *core.Shard, now core.Instant, t core.Ticket, out *core.Output) error {
 		s.Change(now, name, token, value, t, out)
-	}, nil, nil))
+		return nil
+	}))
 }
 
 // Revoke asks a holder to let go, or ends its hold.
 func (e *Engine) Revoke(ctx context.Context, name string, token int64, revocation core.Revocation) (core.ChangeResult, error) {
-	return result[core.ChangeResult](e.call(ctx, name, func(s *core.Shard, now core.Instant, t core.Ticket, out *core.Output) {
+	return result[core.ChangeResult](e.call(ctx, name, func(s *core.Shard, now core.Instant, t core.Ticket, out *core.Output) error {
 		s.Revoke(now, name, token, revocation, t, out)
-	}, nil, nil))
+		return nil
+	}))
 }
 
 // Transfer hands a hold to a waiter.
 func (e *Engine) Transfer(ctx context.Context, name string, token int64, to string) (core.ChangeResult, error) {
-	return result[core.ChangeResult](e.call(ctx, name, func(s *core.Shard, now core.Instant, t core.Ticket, out *core.Output) {
+	return result[core.ChangeResult](e.call(ctx, name, func(s *core.Shard, now core.Instant, t core.Ticket, out *core.Output) error {
 		s.Transfer(now, name, token, to, t, out)
-	}, nil, nil))
+		return nil
+	}))
 }
 
 // List returns up to limit held leases of the given shards whose names begin with prefix and sort after

@@ -85,19 +85,19 @@ func (e *Engine) share(limit int64) int64 {
 	return max(1, (limit*own+total-1)/total)
 }
 
-// admit refuses an acquire that is over a limit. A request that is known already is not new and always admitted.
-func (e *Engine) admit(req *core.AcquireRequest) error {
+// admit refuses an acquire of a shard that is over a limit. A request that is known already is not new and always admitted.
+func (e *Engine) admit(shard *core.Shard, now core.Instant, req *core.AcquireRequest) error {
 	l := &e.limiter.limits
 	if *l == (Limits{}) {
 		return nil
 	}
-	line := e.line(req)
+	line := shard.Line(req.Name, req.RequestID)
 	if line.Known {
 		return nil
 	}
 	if l.Rate > 0 {
 		share := e.share(l.Rate)
-		if after, ok := e.limiter.take(e.epoch.Add(time.Duration(e.opts.Clock())), share); !ok {
+		if after, ok := e.limiter.take(e.epoch.Add(time.Duration(now)), share); !ok {
 			return e.refuse(3, &QuotaError{Quota: quotaRate, Limit: share, RetryAfter: after})
 		}
 	}
@@ -125,19 +125,6 @@ func (e *Engine) admit(req *core.AcquireRequest) error {
 func (e *Engine) refuse(quota int, err *QuotaError) error {
 	e.limiter.refused[quota].Add(1)
 	return err
-}
-
-func (e *Engine) line(req *core.AcquireRequest) core.Line {
-	s, err := e.at(req.Name)
-	if err != nil {
-		return core.Line{}
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.shard == nil {
-		return core.Line{}
-	}
-	return s.shard.Line(req.Name, req.RequestID)
 }
 
 func (e *Engine) quotas() []Quota {

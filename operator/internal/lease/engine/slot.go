@@ -18,7 +18,7 @@ type slot struct {
 	session *session
 	// drained is made by freeze and closed once nothing is in flight.
 	drained chan struct{}
-	calls   map[core.Ticket]chan core.Reply
+	calls   map[core.Ticket]*Call
 	last    core.Ticket
 	follow  map[holdKey]map[*Follower]struct{}
 	out     core.Output
@@ -70,7 +70,7 @@ func (s *slot) take(e *Engine, session *session, claim store.Claim, shard *core.
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.shard, s.claim, s.session = shard, claim, session
-	s.calls = map[core.Ticket]chan core.Reply{}
+	s.calls = map[core.Ticket]*Call{}
 	s.follow = map[holdKey]map[*Follower]struct{}{}
 	s.count(e)
 }
@@ -99,7 +99,7 @@ func (s *slot) drop(e *Engine) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, call := range s.calls {
-		call <- core.Reply{Err: &NotOwnerError{Shard: s.index}}
+		call.to.Receive(call, core.Reply{Err: &NotOwnerError{Shard: s.index}})
 	}
 	for _, followers := range s.follow {
 		for f := range followers {
@@ -151,7 +151,7 @@ func (s *slot) deliver(e *Engine) {
 	for _, r := range s.out.Replies {
 		if call, ok := s.calls[r.Ticket]; ok {
 			delete(s.calls, r.Ticket)
-			call <- r
+			call.to.Receive(call, r)
 		}
 	}
 	if len(s.out.Ops) > 0 {

@@ -430,14 +430,14 @@ func TestQuotas(t *testing.T) {
 
 	waiting := make(chan error, 1)
 	go func() {
-		_, err := client.Acquire(within(t, 20*time.Second), &leasev1.AcquireRequest{Name: "n0", Wait: &leasev1.Wait{Timeout: durationpb.New(time.Second)}})
+		_, err := client.Acquire(within(t, 20*time.Second), &leasev1.AcquireRequest{Name: "n0", Wait: &leasev1.Wait{Timeout: durationpb.New(2 * time.Second)}})
 		waiting <- err
 	}()
 	require.Eventually(t, func() bool {
-		_, err := client.Acquire(within(t, 20*time.Second), &leasev1.AcquireRequest{
-			Name: "n0", Wait: &leasev1.Wait{Timeout: durationpb.New(10 * time.Millisecond)},
-		})
-		return reason(err) == "QUOTA_EXCEEDED"
-	}, 5*time.Second, time.Millisecond, "one may wait, and no more")
+		got, err := client.Get(t.Context(), &leasev1.GetRequest{Name: "n0"})
+		return err == nil && got.GetLease().GetWaiters() == 1
+	}, 5*time.Second, time.Millisecond, "one waits")
+	_, err = client.Acquire(t.Context(), &leasev1.AcquireRequest{Name: "n0", Wait: &leasev1.Wait{}})
+	assert.Equal(t, "QUOTA_EXCEEDED", reason(err), "one may wait, and no more")
 	assert.Equal(t, "WAIT_TIMEOUT", reason(<-waiting), "who waits adds no lease")
 }

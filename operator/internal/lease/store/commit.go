@@ -60,8 +60,8 @@ func (e *Etcd) batch(cursor *Cursor, ops []BatchOp) (*batchTxn, error) {
 	txn := &batchTxn{
 		compares: []clientv3.Cmp{clientv3.Compare(clientv3.ModRevision(commitKey), "=", cursor.revision)},
 		// All claims in one read: one for each shard would be as much for etcd to take in as the writes.
-		reads:    []clientv3.Op{clientv3.OpGet(commitKey), clientv3.OpGet(e.keys.claims(), clientv3.WithPrefix(), clientv3.WithKeysOnly())},
-		writes:   make([]clientv3.Op, 1, len(ops)+1),
+		reads:  []clientv3.Op{clientv3.OpGet(commitKey), clientv3.OpGet(e.keys.claims(), clientv3.WithPrefix(), clientv3.WithKeysOnly())},
+		writes: make([]clientv3.Op, 1, len(ops)+1),
 	}
 	record := &storepb.Commit{Sequence: cursor.sequence + 1}
 	seen := map[int]bool{}
