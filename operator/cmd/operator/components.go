@@ -7,27 +7,34 @@ import (
 	"github.com/holdfast-io/holdfast/operator/internal/controller/zookeeperconfig"
 	desired "github.com/holdfast-io/holdfast/operator/internal/desired/leaseservice"
 	"github.com/holdfast-io/holdfast/operator/internal/zookeeper"
+	"github.com/holdfast-io/holdfast/operator/internal/zookeeper/shared"
 	"github.com/holdfast-io/holdfast/operator/internal/zookeeper/zktypes"
 )
 
 // components is everything that this binary can run. A new kind is one entry here.
 func components(c config.OperatorConfig) []component.Component {
+	zk := shared.New(zooKeeperPool(c.ZooKeeper))
 	return []component.Component{
 		leaseservice.Component(leaseservice.Options{
 			Settings:      desired.Settings{DefaultImage: c.LeaseService.Image, OperatorNamespace: c.LeaderElection.Namespace},
 			MaxConcurrent: c.LeaseService.MaxConcurrentReconciles,
 		}),
-		zookeeperconfig.Component(zooKeeperOptions(c.ZooKeeper)),
+		zk.Component(),
+		zookeeperconfig.Component(zooKeeperOptions(zk, c.ZooKeeper)),
 	}
 }
 
-func zooKeeperOptions(c config.ZooKeeper) zookeeperconfig.Options {
+func zooKeeperPool(c config.ZooKeeper) zookeeper.Options {
+	return zookeeper.Options{
+		SessionTimeout: c.SessionTimeout.Duration, RequestTimeout: c.RequestTimeout.Duration,
+		BreakerFailures: uint32(c.BreakerFailures), AuditInterval: c.AuditInterval.Duration,
+	}
+}
+
+func zooKeeperOptions(pool *shared.Pool, c config.ZooKeeper) zookeeperconfig.Options {
 	out := zookeeperconfig.Options{
-		Settings: zookeeperconfig.Settings{Grants: c.PlanGrants(), DeletionDeadline: c.DeletionDeadline.Duration},
-		Pool: zookeeper.Options{
-			SessionTimeout: c.SessionTimeout.Duration, RequestTimeout: c.RequestTimeout.Duration,
-			BreakerFailures: uint32(c.BreakerFailures), AuditInterval: c.AuditInterval.Duration,
-		},
+		Pool:          pool,
+		Settings:      zookeeperconfig.Settings{Grants: c.PlanGrants(), DeletionDeadline: c.DeletionDeadline.Duration},
 		MaxConcurrent: c.MaxConcurrentReconciles,
 	}
 	if c.ConnectString != "" {

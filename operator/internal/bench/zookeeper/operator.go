@@ -31,6 +31,7 @@ import (
 	"github.com/holdfast-io/holdfast/operator/internal/reconcile"
 	"github.com/holdfast-io/holdfast/operator/internal/reconcile/testkit"
 	"github.com/holdfast-io/holdfast/operator/internal/zookeeper"
+	"github.com/holdfast-io/holdfast/operator/internal/zookeeper/shared"
 	"github.com/holdfast-io/holdfast/operator/internal/zookeeper/zktypes"
 	zktest "github.com/holdfast-io/holdfast/test/zookeeper"
 )
@@ -160,12 +161,13 @@ func (s *stand) operator(ctx context.Context) (stop func() error, err error) {
 	if err != nil {
 		return nil, err
 	}
+	pool := shared.New(zookeeper.Options{AuditInterval: 5 * time.Second, Metrics: counters})
 	unit := zookeeperconfig.Component(zookeeperconfig.Options{
+		Pool:          pool,
 		Settings:      zookeeperconfig.Settings{Default: func(string) (zookeeper.Target, error) { return s.target, nil }},
-		Pool:          zookeeper.Options{AuditInterval: 5 * time.Second, Metrics: counters},
 		MaxConcurrent: 64,
 	})
-	core, err := component.New([]component.Component{unit}, nil)
+	core, err := component.New([]component.Component{pool.Component(), unit}, nil)
 	if err != nil {
 		return nil, err
 	}
@@ -187,6 +189,9 @@ func (s *stand) operator(ctx context.Context) (stop func() error, err error) {
 		return nil, err
 	}
 	if err := core.Setup(ctx, mgr); err != nil {
+		return nil, err
+	}
+	if err := core.Start(ctx); err != nil {
 		return nil, err
 	}
 	running, cancel := context.WithCancel(ctx)

@@ -2,10 +2,8 @@ package zookeeperconfig
 
 import (
 	"context"
-	"fmt"
 	"sync"
 
-	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/types"
@@ -15,27 +13,24 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/metrics"
 	ctrlreconcile "sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
-
-	"log/slog"
 
 	v1alpha1 "github.com/holdfast-io/holdfast/operator/api/v1alpha1"
 	"github.com/holdfast-io/holdfast/operator/internal/component"
 	"github.com/holdfast-io/holdfast/operator/internal/reconcile"
-	"github.com/holdfast-io/holdfast/operator/internal/zookeeper"
+	"github.com/holdfast-io/holdfast/operator/internal/zookeeper/shared"
 )
 
 // Name is the component's name, by which a configuration disables it.
 const Name = "zookeeper-config"
 
-// Options are what the component needs of the operator. The zero value works: objects then name their connection.
+// Options are what the component needs of the operator. Pool is required.
 type Options struct {
+	// Pool has the sessions.
+	Pool *shared.Pool
 	// Settings of the kind.
 	Settings Settings
-	// Pool tunes the sessions. Log and Metrics are filled in.
-	Pool zookeeper.Options
 	// MaxConcurrent is the number of objects that are worked on at once. Zero: 1.
 	MaxConcurrent int
 	// Clock tells the time. Nil: the real one.
@@ -44,33 +39,16 @@ type Options struct {
 
 // Component makes the kind a part of the operator.
 func Component(options Options) component.Component {
-	var pool *zookeeper.Pool
 	return component.Component{
 		Name:        Name,
+		DependsOn:   []string{shared.Name},
 		AddToScheme: v1alpha1.AddToScheme,
 		Cache: map[client.Object]cache.ByObject{
 			&corev1.Secret{}:    {Field: secretsOfUse(), Transform: slim},
 			&corev1.ConfigMap{}: {Transform: slim},
 		},
 		Setup: func(ctx context.Context, mgr ctrl.Manager) error {
-			if options.Pool.Log == nil {
-				options.Pool.Log = slog.New(logr.ToSlogHandler(mgr.GetLogger().WithName("zookeeper")))
-			}
-			if options.Pool.Metrics == nil {
-				counters, err := zookeeper.NewMetrics(metrics.Registry)
-				if err != nil {
-					return fmt.Errorf("metrics of ZooKeeper: %w", err)
-				}
-				options.Pool.Metrics = counters
-			}
-			pool = zookeeper.New(options.Pool)
-			return setup(ctx, mgr, options, PoolSessions(pool))
-		},
-		Stop: func(ctx context.Context) error {
-			if pool == nil {
-				return nil
-			}
-			return pool.Close(ctx)
+			return setup(ctx, mgr, options, PoolSessions(options.Pool.Get()))
 		},
 	}
 }

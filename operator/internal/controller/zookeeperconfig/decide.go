@@ -110,8 +110,11 @@ func (c *controller) decideChange(obj *v1alpha1.ZooKeeperConfig, o Observation, 
 		claim = znode.NewClaim(o.target.Connect.String(), obj.Spec.Path, o.want, recorded(obj))
 	}
 	effect := &reconcile.Effect{What: what, Claim: map[string]string{v1alpha1.AnnotationZnodeClaim: claim.String()}}
-	key, path := keyOf(obj), obj.Spec.Path
-	effect.Run = func(ctx context.Context) error { return c.change(ctx, key, path, effect, o, d) }
+	a := attempt{
+		key: keyOf(obj), path: obj.Spec.Path, claim: claim.String(),
+		first: obj.Annotations[v1alpha1.AnnotationZnodeClaim] != claim.String(),
+	}
+	effect.Run = func(ctx context.Context) error { return c.change(ctx, a, o, d) }
 	out.Effect = effect
 	return out
 }
@@ -124,14 +127,23 @@ func recorded(obj *v1alpha1.ZooKeeperConfig) *znode.Record {
 	return &znode.Record{Czxid: znode.ParseZxid(obj.Status.Znode.Czxid)}
 }
 
+// attempt is one attempt to change a znode.
+type attempt struct {
+	key, path, claim string
+	// first tells that the claim was written for this very attempt. Otherwise an earlier one, perhaps of a process that
+	// is dead by now, may still be on its way to the server.
+	first bool
+}
+
 // change makes the change that was decided on. Losing a race to somebody else is no error: the pass looks again.
-func (c *controller) change(ctx context.Context, key, path string, effect *reconcile.Effect, o Observation, d znode.Decision) error {
+func (c *controller) change(ctx context.Context, a attempt, o Observation, d znode.Decision) error {
+	key, path := a.key, a.path
 	var err error
 	switch d.Verb {
 	case znode.Create:
 		c.memory.with(key, func(r *remembered) { r.denied = "" })
 		_, err = o.session.CreateBelow(ctx, key, path, o.data, o.want.ACL, o.want.ParentACL)
-		c.noteCreation(key, effect.Claim[v1alpha1.AnnotationZnodeClaim], err)
+		c.noteCreation(a, err)
 	case znode.SetACL:
 		_, err = o.session.SetACL(ctx, key, path, o.want.ACL, o.node.Aversion)
 	case znode.SetData:
@@ -145,16 +157,17 @@ func (c *controller) change(ctx context.Context, key, path string, effect *recon
 	return typed(err, path)
 }
 
-// noteCreation remembers how a creation was answered. After one that was not answered, "exists" may be our own doing.
-func (c *controller) noteCreation(key, claim string, err error) {
-	c.memory.with(key, func(r *remembered) {
+// noteCreation remembers how a creation was answered. "It exists" says that somebody else was quicker only to the first
+// attempt under a claim: any other may be answered that because of the one before.
+func (c *controller) noteCreation(a attempt, err error) {
+	c.memory.with(a.key, func(r *remembered) {
 		switch {
 		case err == nil, errors.Is(err, zookeeper.ErrNoNode), errors.Is(err, zookeeper.ErrNoAuth), errors.Is(err, zookeeper.ErrInvalidACL):
 			r.unsure = ""
 		case !errors.Is(err, zookeeper.ErrNodeExists):
-			r.unsure = claim
-		case r.unsure != claim:
-			r.denied = claim
+			r.unsure = a.claim
+		case a.first && r.unsure != a.claim:
+			r.denied = a.claim
 		}
 	})
 }

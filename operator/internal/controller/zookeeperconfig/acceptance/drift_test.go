@@ -10,7 +10,6 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	v1alpha1 "github.com/holdfast-io/holdfast/operator/api/v1alpha1"
-	"github.com/holdfast-io/holdfast/operator/internal/controller/zookeeperconfig"
 	"github.com/holdfast-io/holdfast/operator/internal/zookeeper"
 	"github.com/holdfast-io/holdfast/operator/internal/zookeeper/zktypes"
 )
@@ -63,7 +62,7 @@ func TestDriftIsCorrectedAtOnce(t *testing.T) {
 }
 
 func TestDriftOfEveryKind(t *testing.T) {
-	audited := func(o *zookeeperconfig.Options) { o.Pool.AuditInterval = 50 * time.Millisecond }
+	audited := func(o *operatorOptions) { o.pool.AuditInterval = 50 * time.Millisecond }
 	f := start(t, shared.ConnectString(), audited)
 	f.create(f.object("x", "/x", "declared"))
 	f.ready("x")
@@ -83,7 +82,8 @@ func TestDriftOfEveryKind(t *testing.T) {
 		require.ErrorIs(t, err, zookeeper.ErrNodeExists, "the operator was quicker")
 	}
 	f.holds("/x", "declared")
-	f.eventually("events", func() bool { return f.events("x")[v1alpha1.ReasonDriftCorrected] >= 2 })
+	// Equal events are counted together, at leisure.
+	f.eventually("an event", func() bool { return f.events("x")[v1alpha1.ReasonDriftCorrected] >= 1 })
 	f.ready("x")
 	f.remove("x")
 	f.gone("x")

@@ -9,7 +9,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	v1alpha1 "github.com/holdfast-io/holdfast/operator/api/v1alpha1"
-	"github.com/holdfast-io/holdfast/operator/internal/controller/zookeeperconfig"
 	"github.com/holdfast-io/holdfast/operator/internal/reconcile/conditions"
 	zktest "github.com/holdfast-io/holdfast/test/zookeeper"
 )
@@ -96,7 +95,7 @@ func TestExpiry(t *testing.T) {
 	f.stop()
 	f.hand = handAt(t, f.connect, operatorCredential)
 	through := targetAt(t, proxy.Address()+f.connect[len(shared.ConnectString()):], operatorCredential)
-	f.run(func(o *zookeeperconfig.Options) { o.Settings.Default = fixed(through) })
+	f.run(func(o *operatorOptions) { o.Settings.Default = fixed(through) })
 	const count = 10
 	f.many(count)
 	sessions := shared.Server(0).Sessions()

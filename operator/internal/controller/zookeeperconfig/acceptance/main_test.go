@@ -30,11 +30,13 @@ import (
 
 	"github.com/holdfast-io/holdfast/crds"
 	v1alpha1 "github.com/holdfast-io/holdfast/operator/api/v1alpha1"
+	"github.com/holdfast-io/holdfast/operator/internal/component"
 	"github.com/holdfast-io/holdfast/operator/internal/controller/zookeeperconfig"
 	"github.com/holdfast-io/holdfast/operator/internal/plan/znode"
 	"github.com/holdfast-io/holdfast/operator/internal/reconcile/conditions"
 	"github.com/holdfast-io/holdfast/operator/internal/reconcile/testkit"
 	"github.com/holdfast-io/holdfast/operator/internal/zookeeper"
+	pool "github.com/holdfast-io/holdfast/operator/internal/zookeeper/shared"
 	"github.com/holdfast-io/holdfast/operator/internal/zookeeper/zktypes"
 	zktest "github.com/holdfast-io/holdfast/test/zookeeper"
 )
@@ -87,10 +89,16 @@ type fixture struct {
 }
 
 // setting changes how the operator of a fixture runs.
-type setting func(*zookeeperconfig.Options)
+type setting func(*operatorOptions)
+
+// operatorOptions are those of the operator's components.
+type operatorOptions struct {
+	zookeeperconfig.Options
+	pool zookeeper.Options
+}
 
 func withGrants(grants ...znode.Grant) setting {
-	return func(o *zookeeperconfig.Options) { o.Settings.Grants = grants }
+	return func(o *operatorOptions) { o.Settings.Grants = grants }
 }
 
 // start starts an operator against an ensemble, by its connect string without chroot.
@@ -148,22 +156,27 @@ func (f *fixture) run(settings ...setting) {
 	counters, err := zookeeper.NewMetrics(f.metrics)
 	require.NoError(f, err)
 	log := slog.New(slog.NewJSONHandler(f.logs, &slog.HandlerOptions{Level: slog.LevelDebug}))
-	options := zookeeperconfig.Options{Pool: poolOptions(), MaxConcurrent: 8}
-	options.Pool.Metrics, options.Pool.Log = counters, log
+	options := &operatorOptions{pool: poolOptions(), Options: zookeeperconfig.Options{MaxConcurrent: 8}}
+	options.pool.Metrics, options.pool.Log = counters, log
 	target := targetAt(f, f.connect, operatorCredential)
 	options.Settings.Default = fixed(target)
 	for _, set := range settings {
-		set(&options)
+		set(options)
 	}
-	component := zookeeperconfig.Component(options)
+	options.Pool = pool.New(options.pool)
+	core, err := component.New([]component.Component{options.Pool.Component(), zookeeperconfig.Component(options.Options)}, nil)
+	require.NoError(f, err)
+	byObject, err := core.Cache()
+	require.NoError(f, err)
 	mgr, err := ctrl.NewManager(env.Config, ctrl.Options{
 		Scheme: newScheme(f), Logger: logr.FromSlogHandler(log.Handler()),
-		Cache:      cache.Options{DefaultNamespaces: map[string]cache.Config{f.ns: {}}, ByObject: component.Cache},
+		Cache:      cache.Options{DefaultNamespaces: map[string]cache.Config{f.ns: {}}, ByObject: byObject},
 		Controller: ctrlconfig.Controller{SkipNameValidation: new(true)},
 		Metrics:    metricsserver.Options{BindAddress: "0"},
 	})
 	require.NoError(f, err)
-	require.NoError(f, component.Setup(f.ctx, mgr))
+	require.NoError(f, core.Setup(f.ctx, mgr))
+	require.NoError(f, core.Start(f.ctx))
 	ctx, cancel := context.WithCancel(f.ctx)
 	done := make(chan error, 1)
 	go func() { done <- mgr.Start(ctx) }()
@@ -176,7 +189,7 @@ func (f *fixture) run(settings ...setting) {
 			}
 			ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
 			defer cancel()
-			if err := component.Stop(ctx); err != nil {
+			if err := core.Stop(ctx); err != nil {
 				f.Logf("stop: %v", err)
 			}
 		})
