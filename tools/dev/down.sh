@@ -2,9 +2,7 @@
 # `make down`: removes what `make up` made, the local cluster included.
 set -euo pipefail
 . "$(dirname "$0")/lib.sh"
-mkdir -p "$state"
-exec 8>"$state/up.lock"
-flock -w 60 8 || die "make up is still running on $state"
+alone
 
 if external_cluster; then
   build_tools

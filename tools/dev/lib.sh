@@ -20,6 +20,17 @@ step() { printf '\n\033[1m==> %s\033[0m\n' "$*" >&2; }
 note() { printf '    %s\n' "$*" >&2; }
 die() { printf 'error: %s\n' "$*" >&2; exit 1; }
 
+# alone runs the rest of the script while no other one changes what is in $state. The lock is flock's own: what a script
+# leaves running, such as the cluster, must not inherit it.
+alone() {
+  local status=0
+  [[ -z ${HOLDFAST_ALONE:-} ]] || return 0
+  mkdir -p "$state"
+  HOLDFAST_ALONE=yes flock --close --nonblock --conflict-exit-code 75 "$state/lock" "$0" || status=$?
+  [[ $status != 75 ]] || die "another make up or make down is running on $state"
+  exit "$status"
+}
+
 # build_tools sets kube_bin, netpol_bin and pulumi_bin, and puts kubectl and pulumi first on PATH. What is installed
 # already is used when its version fits.
 build_tools() {

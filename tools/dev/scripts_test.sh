@@ -28,6 +28,9 @@ expect 'an unknown package group is named' 2 "no group named 'nonsense'" tools/d
 expect 'status without a cluster says how to start one' 1 'make up' env -u KUBECONFIG HOLDFAST_STATE="$tmp/state" tools/dev/status.sh
 expect 'render needs a known environment' 2 'dev prod' tools/dev/render.sh nonsense
 
+mkdir -p "$tmp/busy"
+expect 'one make up or down at a time' 1 'another make up or make down' env -u KUBECONFIG HOLDFAST_STATE="$tmp/busy" flock "$tmp/busy/lock" tools/dev/down.sh
+
 # A group whose build fails leaves nothing in the cache, so that the next run tries again.
 cp -r tools "$tmp/tools"
 mkdir "$tmp/tools/broken"

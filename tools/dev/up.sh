@@ -4,9 +4,7 @@ set -euo pipefail
 . "$(dirname "$0")/lib.sh"
 started=$SECONDS
 
-mkdir -p "$state"
-exec 8>"$state/up.lock"
-flock -n 8 || die "another make up or make down is running on $state"
+alone
 
 step '1/6 Debian packages'
 if external_cluster; then
