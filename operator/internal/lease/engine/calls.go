@@ -32,7 +32,8 @@ type command func(shard *core.Shard, now core.Instant, ticket core.Ticket, out *
 // Receiver gets the replies to calls.
 type Receiver interface {
 	// Receive gets the one reply to a call. It is called with a lock held, maybe before the function that started the
-	// call returns, and must neither wait nor call the engine. What it does with the reply must begin with Call.Checked.
+	// call returns, and must neither wait nor call the engine. Whoever acts on
+	// the reply gives it to Call.Checked first, or to Call.GiveBack.
 	Receive(call *Call, reply core.Reply)
 }
 
@@ -86,8 +87,8 @@ func (c *Call) Cancel() bool {
 	return true
 }
 
-// giveBack ends a hold whose grant nobody heard of.
-func (c *Call) giveBack(r core.Reply) {
+// GiveBack ends the hold of a reply that nobody heard of, if it is a grant.
+func (c *Call) GiveBack(r core.Reply) {
 	grant, ok := r.Result.(core.Grant)
 	if !ok {
 		return
@@ -170,7 +171,7 @@ func (e *Engine) Acquire(ctx context.Context, req core.AcquireRequest) (core.Gra
 	case <-ctx.Done():
 	}
 	if !c.Cancel() {
-		c.giveBack(<-to)
+		c.GiveBack(<-to)
 	}
 	return core.Grant{}, ctx.Err()
 }

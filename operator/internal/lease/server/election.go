@@ -27,7 +27,7 @@ func (e *elections) Campaign(ctx context.Context, req *leasev1.CampaignRequest) 
 		Metadata: req.GetMetadata(), Value: req.GetValue(), RequestId: req.GetRequestId(),
 		Wait: &leasev1.Wait{Timeout: req.GetWaitTimeout()},
 	}
-	grant, err := e.server.acquire(ctx, acquire)
+	grant, err := e.server.acquireFor(ctx, acquire, e.server.callerOf(ctx))
 	if err != nil {
 		return nil, e.server.toError(err)
 	}

@@ -18,12 +18,11 @@ import (
 
 // Acquire implements LeaseService.
 func (s *Server) Acquire(ctx context.Context, req *leasev1.AcquireRequest) (*leasev1.AcquireResponse, error) {
-	grant, err := s.acquire(ctx, req)
+	grant, err := s.acquireFor(ctx, req, s.callerOf(ctx))
 	return grant, s.toError(err)
 }
 
-func (s *Server) acquire(ctx context.Context, req *leasev1.AcquireRequest) (*leasev1.AcquireResponse, error) {
-	who := s.callerOf(ctx)
+func (s *Server) acquireFor(ctx context.Context, req *leasev1.AcquireRequest, who caller) (*leasev1.AcquireResponse, error) {
 	asked, err := s.acquireRequest(req, who)
 	if err != nil {
 		return nil, err
@@ -92,22 +91,30 @@ func (s *Server) Release(ctx context.Context, req *leasev1.ReleaseRequest) (*lea
 	if err := checkHold(req.GetName(), req.GetToken()); err != nil {
 		return nil, s.toError(err)
 	}
+	got, err := s.releaseFor(ctx, req, s.callerOf(ctx))
+	return got, s.toError(err)
+}
+
+func (s *Server) releaseFor(ctx context.Context, req *leasev1.ReleaseRequest, who caller) (*leasev1.ReleaseResponse, error) {
 	local := func(ctx context.Context) (*leasev1.ReleaseResponse, error) {
-		released, err := s.engine.Release(ctx, req.GetName(), req.GetToken())
+		result, err := s.engine.Release(ctx, req.GetName(), req.GetToken())
 		if err != nil {
 			return nil, err
 		}
-		out := &leasev1.ReleaseResponse{Released: released.Released}
-		if released.Released {
-			out.Revision = released.Revision
-		}
-		return out, nil
+		return released(result), nil
 	}
-	got, err := at(ctx, s, s.callerOf(ctx), req.GetName(), local,
+	return at(ctx, s, who, req.GetName(), local,
 		func(ctx context.Context, owner leasev1.LeaseServiceClient) (*leasev1.ReleaseResponse, error) {
 			return owner.Release(ctx, req)
 		})
-	return got, s.toError(err)
+}
+
+func released(r core.ReleaseResult) *leasev1.ReleaseResponse {
+	out := &leasev1.ReleaseResponse{Released: r.Released}
+	if r.Released {
+		out.Revision = r.Revision
+	}
+	return out
 }
 
 // Get implements LeaseService.

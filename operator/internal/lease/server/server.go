@@ -127,6 +127,11 @@ func New(opts Options) *Server {
 	return s
 }
 
+// RegisterHealth adds the health service, and no other, to another gRPC server.
+func (s *Server) RegisterHealth(registrar grpc.ServiceRegistrar) {
+	healthpb.RegisterHealthServer(registrar, s.health)
+}
+
 // Serve serves on a listener until Stop. It closes the listener.
 func (s *Server) Serve(listener net.Listener) error {
 	done := make(chan struct{})

@@ -4,13 +4,14 @@ import (
 	"context"
 	"errors"
 	"io"
+	"maps"
+	"slices"
 	"sync"
 	"time"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
-	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/holdfast-io/holdfast/operator/internal/lease/core"
@@ -48,7 +49,8 @@ type sessionStream struct {
 
 	mu      sync.Mutex
 	holds   map[holdKey]*sessionHold
-	pending map[uint64]context.CancelFunc
+	pending map[uint64]*sessionCall // the acquires that are not answered yet
+	closing bool                    // the client wants no more
 }
 
 type holdKey struct {
@@ -78,7 +80,7 @@ func (s *Server) Session(stream grpc.BidiStreamingServer[leasev1.SessionRequest,
 	ss := &sessionStream{
 		server: s, ctx: ctx, caller: s.callerOf(ctx), out: newOutbox(), calls: make(chan struct{}, sessionCalls),
 		beats: make(chan uint64, sessionBeats),
-		holds: map[holdKey]*sessionHold{}, pending: map[uint64]context.CancelFunc{},
+		holds: map[holdKey]*sessionHold{}, pending: map[uint64]*sessionCall{},
 	}
 	if err := ss.open(first); err != nil {
 		return s.toError(err)
@@ -92,10 +94,8 @@ func (s *Server) Session(stream grpc.BidiStreamingServer[leasev1.SessionRequest,
 	go ss.watchDeadlines()
 	go ss.answerBeats()
 	for {
-		for _, message := range ss.out.take() {
-			if err := stream.Send(message); err != nil {
-				return err
-			}
+		if err := ss.flush(stream); err != nil {
+			return err
 		}
 		select {
 		case <-ss.out.wake:
@@ -107,24 +107,60 @@ func (s *Server) Session(stream grpc.BidiStreamingServer[leasev1.SessionRequest,
 	}
 }
 
+// flush answers and sends all there is in the outbox.
+func (ss *sessionStream) flush(stream grpc.ServerStreamingServer[leasev1.SessionResponse]) error {
+	for {
+		messages, replies := ss.out.take()
+		if len(messages)+len(replies) == 0 {
+			return nil
+		}
+		for _, message := range messages {
+			if err := stream.Send(message); err != nil {
+				return err
+			}
+		}
+		for _, call := range replies {
+			call.answer()
+		}
+	}
+}
+
 // finish sends what is left after the client said its last.
 func (ss *sessionStream) finish(stream grpc.ServerStreamingServer[leasev1.SessionResponse], err error) error {
 	if err != nil && !errors.Is(err, io.EOF) {
 		return ss.server.streamError(ss.ctx, err)
 	}
-	ss.wait.Wait()
-	for _, message := range ss.out.take() {
-		if err := stream.Send(message); err != nil {
+	answered := make(chan struct{})
+	go func() {
+		ss.wait.Wait()
+		close(answered)
+	}()
+	for {
+		if err := ss.flush(stream); err != nil {
 			return err
 		}
+		select {
+		case <-ss.out.wake:
+		case <-answered:
+			return ss.flush(stream)
+		case <-ss.ctx.Done():
+			return ss.server.streamError(ss.ctx, ss.ctx.Err())
+		}
 	}
-	return nil
 }
 
 // end forgets the session. Its holds live on for their TTL.
 func (ss *sessionStream) end() {
+	for _, call := range ss.out.close() {
+		call.call.GiveBack(call.reply)
+	}
 	ss.mu.Lock()
 	defer ss.mu.Unlock()
+	for _, call := range ss.pending {
+		if call.started != nil {
+			call.started.Cancel()
+		}
+	}
 	for _, h := range ss.holds {
 		if h.follower != nil {
 			ss.server.engine.Unfollow(h.follower)
@@ -157,8 +193,7 @@ func (ss *sessionStream) open(first *leasev1.SessionRequest) error {
 	return nil
 }
 
-// receive handles the client's messages until it has no more. A message that waits for something waits
-// in a goroutine of its own.
+// receive handles the client's messages until it has no more. What waits for something waits elsewhere.
 func (ss *sessionStream) receive(stream grpc.BidiStreamingServer[leasev1.SessionRequest, leasev1.SessionResponse]) error {
 	for {
 		req, err := stream.Recv()
@@ -175,13 +210,14 @@ func (ss *sessionStream) receive(stream grpc.BidiStreamingServer[leasev1.Session
 		case *leasev1.SessionRequest_Acquire:
 			ss.startAcquire(id, m.Acquire)
 		case *leasev1.SessionRequest_Release:
-			ss.call(func() { ss.release(id, m.Release) })
+			ss.startRelease(id, m.Release)
 		case *leasev1.SessionRequest_Cancel:
 			ss.mu.Lock()
-			if cancel := ss.pending[m.Cancel.GetRequest()]; cancel != nil {
-				cancel()
-			}
+			call := ss.pending[m.Cancel.GetRequest()]
 			ss.mu.Unlock()
+			if call != nil {
+				call.cancel()
+			}
 		case *leasev1.SessionRequest_Attach:
 			ss.call(func() { ss.attach(id, m.Attach) })
 		case *leasev1.SessionRequest_Close:
@@ -203,22 +239,6 @@ func (ss *sessionStream) answerBeats() {
 			return
 		}
 	}
-}
-
-func (ss *sessionStream) startAcquire(id uint64, req *leasev1.AcquireRequest) {
-	ctx, cancel := context.WithCancel(ss.ctx)
-	ss.mu.Lock()
-	defer ss.mu.Unlock()
-	if _, used := ss.pending[id]; used || len(ss.pending) >= sessionAcquires {
-		cancel()
-		var c checker
-		c.require(!used, "id", "is %d, which another acquire of this session that is not answered yet has", id)
-		c.require(used, "acquire", "is one too many: %d of this session are not answered yet", sessionAcquires)
-		ss.refuse(id, c.err())
-		return
-	}
-	ss.pending[id] = cancel
-	ss.wait.Go(func() { ss.acquire(ctx, id, req) })
 }
 
 // call runs a function aside. With too many under way it waits, and so stops reading from the client.
@@ -246,53 +266,18 @@ func (ss *sessionStream) refuse(id uint64, err error) {
 	}}})
 }
 
-func (ss *sessionStream) acquire(ctx context.Context, id uint64, req *leasev1.AcquireRequest) {
-	req = proto.CloneOf(req)
-	if req.GetHolder() == "" {
-		req.Holder = ss.holder
-	}
-	if req.GetTtl() == nil {
-		req.Ttl = durationpb.New(ss.ttl)
-	}
-	if req.GetRequestId() == "" {
-		req.RequestId = newRequestID()
-	}
-	defer func() {
-		ss.mu.Lock()
-		defer ss.mu.Unlock()
-		ss.pending[id]()
-		delete(ss.pending, id)
-	}()
-	if req.GetWait() != nil {
-		go ss.tellPlace(ctx, id, req)
-	}
-	sent := ss.server.opts.Clock()
-	got, err := ss.server.acquire(ctx, req)
-	if err != nil {
-		ss.refuse(id, err)
-		return
-	}
-	// A grant that answers a wait is new; the time it was sent says nothing about it.
-	from := sent
-	if got.GetWaited().AsDuration() > 0 {
-		from = max(sent, ss.server.opts.Clock().Add(-got.GetTtl().AsDuration()/10))
-	}
-	ss.keep(holdKey{req.GetName(), got.GetToken()}, got.GetTtl().AsDuration(), from.Add(got.GetExpiresIn().AsDuration()),
-		&leasev1.SessionResponse{Id: id, Message: &leasev1.SessionResponse_Granted{Granted: got}})
-}
-
 // tellPlace tells a waiting acquire its place in line whenever it has changed.
-func (ss *sessionStream) tellPlace(ctx context.Context, id uint64, req *leasev1.AcquireRequest) {
+func (ss *sessionStream) tellPlace(ctx context.Context, id uint64, name, requestID string) {
 	ticker := time.NewTicker(queueEvery)
 	defer ticker.Stop()
 	last := int32(0)
 	for {
-		got, err := ss.server.get(ctx, &leasev1.GetRequest{Name: req.GetName(), IncludeQueue: true})
+		got, err := ss.server.get(ctx, &leasev1.GetRequest{Name: name, IncludeQueue: true})
 		if ctx.Err() != nil {
 			return
 		}
 		for i, w := range got.GetLease().GetQueue() {
-			if position := int32(i + 1); err == nil && w.GetRequestId() == req.GetRequestId() && position != last {
+			if position := int32(i + 1); err == nil && w.GetRequestId() == requestID && position != last {
 				last = position
 				holds := got.GetLease().GetHolds()
 				ss.send(id, &leasev1.SessionResponse{Message: &leasev1.SessionResponse_Queued{Queued: &leasev1.SessionQueued{
@@ -308,28 +293,20 @@ func (ss *sessionStream) tellPlace(ctx context.Context, id uint64, req *leasev1.
 	}
 }
 
-func (ss *sessionStream) release(id uint64, req *leasev1.ReleaseRequest) {
-	ss.forget(holdKey{req.GetName(), req.GetToken()})
-	got, err := ss.server.Release(ss.ctx, req)
-	if err != nil {
-		ss.refuse(id, err)
-		return
-	}
-	ss.send(id, &leasev1.SessionResponse{Message: &leasev1.SessionResponse_Released{Released: got}})
-}
-
 func (ss *sessionStream) releaseAll() {
 	ss.mu.Lock()
 	keys := make([]holdKey, 0, len(ss.holds))
 	for key := range ss.holds {
 		keys = append(keys, key)
 	}
-	for _, cancel := range ss.pending {
-		cancel()
-	}
+	ss.closing = true
+	pending := slices.Collect(maps.Values(ss.pending))
 	ss.mu.Unlock()
+	for _, call := range pending {
+		call.cancel()
+	}
 	for _, key := range keys {
-		ss.call(func() { ss.release(0, &leasev1.ReleaseRequest{Name: key.name, Token: key.token}) })
+		ss.startRelease(0, &leasev1.ReleaseRequest{Name: key.name, Token: key.token})
 	}
 }
 

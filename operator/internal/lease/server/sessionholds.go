@@ -2,7 +2,6 @@ package server
 
 import (
 	"context"
-	"sync"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -199,6 +198,7 @@ func (ss *sessionStream) watchDeadlines() {
 		case <-ss.ctx.Done():
 			return
 		}
+		ss.tellPlaces()
 		if !away && ss.server.engine.Draining() {
 			away = true
 			ss.send(0, &leasev1.SessionResponse{Message: &leasev1.SessionResponse_GoAway{GoAway: &leasev1.SessionGoAway{
@@ -217,31 +217,4 @@ func (ss *sessionStream) watchDeadlines() {
 		}
 		ss.mu.Unlock()
 	}
-}
-
-// outbox holds messages until they are sent. Adding never waits: what the engine tells must not.
-type outbox struct {
-	mu       sync.Mutex
-	messages []*leasev1.SessionResponse
-	wake     chan struct{}
-}
-
-func newOutbox() *outbox { return &outbox{wake: make(chan struct{}, 1)} }
-
-func (o *outbox) add(m *leasev1.SessionResponse) {
-	o.mu.Lock()
-	o.messages = append(o.messages, m)
-	o.mu.Unlock()
-	select {
-	case o.wake <- struct{}{}:
-	default:
-	}
-}
-
-func (o *outbox) take() []*leasev1.SessionResponse {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	messages := o.messages
-	o.messages = nil
-	return messages
 }

@@ -1,0 +1,301 @@
+package server
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	"github.com/holdfast-io/holdfast/operator/internal/lease/core"
+	"github.com/holdfast-io/holdfast/operator/internal/lease/engine"
+	"github.com/holdfast-io/holdfast/operator/lease/leasev1"
+)
+
+// sessionCall is an acquire or a release of a session that is not answered yet. For a name that is served here it costs no goroutine:
+// the engine puts its reply into the outbox, and the stream's own goroutine makes the answer of it. Only what is served
+// elsewhere, or changes its owner meanwhile, goes on in a goroutine, as a unary call would.
+type sessionCall struct {
+	session *sessionStream
+	id      uint64
+	acquire *leasev1.AcquireRequest // one of these two
+	release *leasev1.ReleaseRequest
+	name    string
+	sent    core.Instant
+
+	// call and reply are set by the engine.
+	call  *engine.Call
+	reply core.Reply
+
+	// The rest is only used by acquires, under the session's lock.
+	started   *engine.Call // call, as soon as it can be cancelled
+	cancelled bool
+	// stop ends the goroutine that makes the call elsewhere, stopTelling the one that tells its place in line; nil while there is none.
+	stop, stopTelling context.CancelFunc
+}
+
+// Receive implements engine.Receiver.
+func (c *sessionCall) Receive(call *engine.Call, reply core.Reply) {
+	c.call, c.reply = call, reply
+	if !c.session.out.reply(c) {
+		go call.GiveBack(reply) // the session is over; this must not wait
+	}
+}
+
+// startAcquire begins to acquire. The session's pending has the call until it is answered.
+func (ss *sessionStream) startAcquire(id uint64, req *leasev1.AcquireRequest) {
+	if req.GetHolder() == "" {
+		req.Holder = ss.holder
+	}
+	if req.GetTtl() == nil {
+		req.Ttl = durationpb.New(ss.ttl)
+	}
+	if req.GetRequestId() == "" {
+		req.RequestId = newRequestID()
+	}
+	c := &sessionCall{session: ss, id: id, acquire: req, name: req.GetName()}
+	ss.mu.Lock()
+	_, used := ss.pending[id]
+	full := len(ss.pending) >= sessionAcquires
+	if !used && !full {
+		ss.pending[id] = c
+	}
+	ss.mu.Unlock()
+	if used || full {
+		var check checker
+		check.require(!used, "id", "is %d, which another acquire of this session that is not answered yet has", id)
+		check.require(used, "acquire", "is one too many: %d of this session are not answered yet", sessionAcquires)
+		ss.refuse(id, check.err())
+		return
+	}
+	ss.wait.Add(1)
+	asked, err := ss.server.acquireRequest(req, ss.caller)
+	if err != nil {
+		c.refuse(err)
+		return
+	}
+	c.sent = ss.server.opts.Clock()
+	started, err := ss.server.engine.StartAcquire(asked, c)
+	if err != nil {
+		c.failed(err)
+		return
+	}
+	ss.mu.Lock()
+	c.started = started
+	ss.mu.Unlock()
+}
+
+// startRelease begins to release. Too many at a time wait here, which stops reading from the client.
+func (ss *sessionStream) startRelease(id uint64, req *leasev1.ReleaseRequest) {
+	select {
+	case ss.calls <- struct{}{}:
+	case <-ss.ctx.Done():
+		return
+	}
+	ss.wait.Add(1)
+	ss.forget(holdKey{req.GetName(), req.GetToken()})
+	c := &sessionCall{session: ss, id: id, release: req, name: req.GetName()}
+	if err := checkHold(req.GetName(), req.GetToken()); err != nil {
+		c.refuse(err)
+		return
+	}
+	if _, err := ss.server.engine.StartRelease(req.GetName(), req.GetToken(), c); err != nil {
+		c.failed(err)
+	}
+}
+
+// done takes note that the call has its answer.
+func (c *sessionCall) done() {
+	ss := c.session
+	if c.release != nil {
+		<-ss.calls
+	} else {
+		ss.mu.Lock()
+		delete(ss.pending, c.id)
+		for _, stop := range []context.CancelFunc{c.stop, c.stopTelling} {
+			if stop != nil {
+				stop()
+			}
+		}
+		ss.mu.Unlock()
+	}
+	ss.wait.Done()
+}
+
+func (c *sessionCall) refuse(err error) {
+	c.session.refuse(c.id, err)
+	c.done()
+}
+
+// failed takes the call elsewhere, if that may help.
+func (c *sessionCall) failed(err error) {
+	if !elsewhere(err) && !errors.Is(err, engine.ErrUncertain) {
+		c.refuse(err)
+		return
+	}
+	ss := c.session
+	ctx := ss.ctx
+	if c.acquire != nil {
+		ss.mu.Lock()
+		ctx, c.stop = context.WithCancel(ss.ctx)
+		if c.cancelled {
+			c.stop()
+		}
+		ss.mu.Unlock()
+	}
+	go c.goElsewhere(ctx)
+}
+
+// goElsewhere makes the call as if it were unary.
+func (c *sessionCall) goElsewhere(ctx context.Context) {
+	server := c.session.server
+	if c.release != nil {
+		got, err := server.releaseFor(ctx, c.release, c.session.caller)
+		if err != nil {
+			c.refuse(err)
+			return
+		}
+		c.released(got)
+		return
+	}
+	if timeout := c.acquire.GetWait().GetTimeout(); timeout != nil {
+		left := timeout.AsDuration() - server.opts.Clock().Sub(c.sent)
+		c.acquire.Wait.Timeout = durationpb.New(max(left, time.Millisecond))
+	}
+	got, err := server.acquireFor(ctx, c.acquire, c.session.caller)
+	if err != nil {
+		c.refuse(err)
+		return
+	}
+	c.granted(got)
+}
+
+// answer makes the client's answer of the engine's reply.
+func (c *sessionCall) answer() {
+	reply, err := c.call.Checked(c.reply)
+	switch result := reply.Result.(type) {
+	case core.Grant:
+		c.granted(acquired(c.name, &result))
+	case core.ReleaseResult:
+		c.released(released(result))
+	default:
+		c.failed(err)
+	}
+}
+
+func (c *sessionCall) granted(got *leasev1.AcquireResponse) {
+	ss := c.session
+	ss.mu.Lock()
+	closing := ss.closing
+	ss.mu.Unlock()
+	if closing {
+		go c.unwanted(got)
+		return
+	}
+	// A grant that answers a wait is new; the time it was sent says nothing about it.
+	from := c.sent
+	if got.GetWaited().AsDuration() > 0 {
+		from = max(c.sent, ss.server.opts.Clock().Add(-got.GetTtl().AsDuration()/10))
+	}
+	ss.keep(holdKey{c.name, got.GetToken()}, got.GetTtl().AsDuration(), from.Add(got.GetExpiresIn().AsDuration()),
+		&leasev1.SessionResponse{Id: c.id, Message: &leasev1.SessionResponse_Granted{Granted: got}})
+	c.done()
+}
+
+// unwanted releases what was granted although the client has closed the session.
+func (c *sessionCall) unwanted(got *leasev1.AcquireResponse) {
+	_, err := c.session.server.releaseFor(c.session.ctx, &leasev1.ReleaseRequest{Name: c.name, Token: got.GetToken()}, c.session.caller)
+	c.refuse(cmp.Or(err, context.Canceled))
+}
+
+func (c *sessionCall) released(got *leasev1.ReleaseResponse) {
+	c.session.send(c.id, &leasev1.SessionResponse{Message: &leasev1.SessionResponse_Released{Released: got}})
+	c.done()
+}
+
+// cancel gives an acquire up, unless it is answered already.
+func (c *sessionCall) cancel() {
+	ss := c.session
+	ss.mu.Lock()
+	c.cancelled = true
+	started, stop := c.started, c.stop
+	ss.mu.Unlock()
+	switch {
+	case stop != nil:
+		stop()
+	case started != nil && started.Cancel():
+		c.refuse(context.Canceled)
+	}
+}
+
+// tellPlaces begins to tell the acquires that wait in line their places.
+func (ss *sessionStream) tellPlaces() {
+	ss.mu.Lock()
+	defer ss.mu.Unlock()
+	for _, c := range ss.pending {
+		if c.acquire.GetWait() != nil && c.stopTelling == nil {
+			var ctx context.Context
+			ctx, c.stopTelling = context.WithCancel(ss.ctx)
+			go ss.tellPlace(ctx, c.id, c.name, c.acquire.GetRequestId())
+		}
+	}
+}
+
+// outbox holds messages, and replies to make messages of, until they are sent. Adding never waits: what the engine tells
+// must not.
+type outbox struct {
+	mu       sync.Mutex
+	messages []*leasev1.SessionResponse
+	replies  []*sessionCall
+	closed   bool
+	wake     chan struct{}
+}
+
+func newOutbox() *outbox { return &outbox{wake: make(chan struct{}, 1)} }
+
+func (o *outbox) add(m *leasev1.SessionResponse) {
+	o.mu.Lock()
+	o.messages = append(o.messages, m)
+	o.mu.Unlock()
+	o.rouse()
+}
+
+// reply returns false if the outbox is closed.
+func (o *outbox) reply(c *sessionCall) bool {
+	o.mu.Lock()
+	if o.closed {
+		o.mu.Unlock()
+		return false
+	}
+	o.replies = append(o.replies, c)
+	o.mu.Unlock()
+	o.rouse()
+	return true
+}
+
+func (o *outbox) rouse() {
+	select {
+	case o.wake <- struct{}{}:
+	default:
+	}
+}
+
+// take returns what has come, until there is nothing. The replies may make more messages.
+func (o *outbox) take() ([]*leasev1.SessionResponse, []*sessionCall) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	messages, replies := o.messages, o.replies
+	o.messages, o.replies = nil, nil
+	return messages, replies
+}
+
+// close takes no more replies, and returns those that have not been taken.
+func (o *outbox) close() []*sessionCall {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	replies := o.replies
+	o.replies, o.closed = nil, true
+	return replies
+}
