@@ -14,15 +14,29 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/holdfast-io/holdfast/test/robustness/lab"
+	"github.com/holdfast-io/holdfast/test/robustness/load"
 )
 
 var (
 	seed     = flag.Uint64("robustness.seed", 1, "the schedule of faults and what clients do are drawn from this")
 	runs     = flag.Int("robustness.runs", 6, "number of faulted runs")
 	duration = flag.Duration("robustness.duration", 0, "start new runs for this long, whatever their number; 0: as many as -robustness.runs says")
+	long     = flag.Bool("robustness.long", false, "whether tests that have a short form run in the long one")
 	clusters = flag.Int("robustness.clusters", 1, "number of clusters that runs are made on at a time")
 	failures = flag.String("robustness.failures", "", "folder for the histories that cannot be explained; empty: none are kept")
 )
+
+func TestMain(m *testing.M) {
+	flag.Parse()
+	child, err := load.Child()
+	switch {
+	case err != nil:
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	case !child:
+		os.Exit(m.Run())
+	}
+}
 
 var binariesOnce = sync.OnceValues(func() (lab.Binaries, error) {
 	assets := os.Getenv("KUBEBUILDER_ASSETS")

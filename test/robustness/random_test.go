@@ -20,78 +20,57 @@ import (
 	"github.com/holdfast-io/holdfast/test/robustness/load"
 )
 
-const (
-	// before and after are how long the clients work without a fault.
-	before, after = 300 * time.Millisecond, 900 * time.Millisecond
-	// names is how many leases the clients of a run contend for.
-	names = 12
-)
-
 // outcome is what a run did and found.
 type outcome struct {
 	fault     string
 	calls     int
 	registers int
 	unknown   int
+	relists   int
 	// outage is the longest time in which no call about some name was answered.
 	outage time.Duration
 }
 
 // run lets clients work on a cluster while faults happen to it, repairs it, and checks what they saw.
-func run(ctx context.Context, c *lab.Cluster, number uint64, faults ...lab.Fault) (outcome, error) {
-	rng := rand.New(rand.NewPCG(*seed, number))
-	var out outcome
+func run(ctx context.Context, c *lab.Cluster, number uint64, faults ...fault) (out outcome, err error) {
+	defer func() {
+		if err != nil {
+			err = fmt.Errorf("run %d of seed %d, %s: %w", number, *seed, out.fault, err)
+		}
+	}()
+	w := &world{Cluster: c, load: newLoad(c, number)}
+	needsChild := false
 	for _, f := range faults {
-		out.fault = strings.TrimPrefix(out.fault+"+"+f.Name, "+")
+		out.fault = strings.TrimPrefix(out.fault+"+"+f.name, "+")
+		needsChild = needsChild || f.child
 	}
-	l := newLoad(c, number)
-	recorder := l.Recorder
-	working, stop := context.WithCancel(ctx)
-	defer stop()
-	var wg sync.WaitGroup
-	var loadErr error
-	wg.Go(func() { loadErr = l.Run(working) })
+	watching, unwatch := context.WithCancel(ctx)
+	defer unwatch()
+	watcher := load.NewWatcher(w.load.Addresses, w.load.Names[0].Prefix())
+	go watcher.Run(watching)
+	if err := w.startClients(ctx, needsChild); err != nil {
+		return out, err
+	}
 	lab.Sleep(ctx, before)
-	faultErrs := make([]error, len(faults))
-	var injecting sync.WaitGroup
-	for i, f := range faults {
-		own := rand.New(rand.NewPCG(*seed, number<<8+uint64(i)))
-		lasts := 800*time.Millisecond + time.Duration(rng.Int64N(int64(2400*time.Millisecond)))
-		injecting.Go(func() { faultErrs[i] = f.Inject(ctx, c, own, lasts) })
-	}
-	injecting.Wait()
-	repairErr := c.Repair(ctx)
+	err = w.inject(ctx, number, faults)
 	lab.Sleep(ctx, after)
-	stop()
-	wg.Wait()
-	err := errors.Join(loadErr, errors.Join(faultErrs...), repairErr)
-	if repairErr == nil {
-		err = errors.Join(err, l.Probe(ctx))
+	err = errors.Join(err, w.stopClients())
+	if err == nil {
+		err = w.load.Probe(ctx)
 	}
-	h := recorder.History()
+	h := w.load.Recorder.History()
 	out.count(h)
+	if err == nil {
+		err = watcher.Await(ctx, h)
+	}
+	out.relists = watcher.Relists()
 	if violation := history.Check(h); violation != nil {
 		err = errors.Join(err, violation)
 		if *failures != "" {
 			err = errors.Join(err, history.Save(h, filepath.Join(*failures, fmt.Sprintf("seed%d-run%d", *seed, number))))
 		}
 	}
-	if err != nil {
-		err = fmt.Errorf("run %d of seed %d, %s: %w", number, *seed, out.fault, err)
-	}
 	return out, err
-}
-
-func newLoad(c *lab.Cluster, number uint64) *load.Load {
-	leases := load.Names(fmt.Sprintf("run-%d-%d", *seed, number), names)
-	l := &load.Load{
-		Names: leases, Recorder: history.NewRecorder(load.Capacities(leases)), Registers: history.NewRegisters(),
-		Raw: 14, Leases: 3, Sessions: 3, Seed: *seed<<32 + number,
-	}
-	for _, r := range c.Replicas {
-		l.Addresses = append(l.Addresses, r.Clients.Address())
-	}
-	return l
 }
 
 func (o *outcome) count(h *history.History) {
@@ -115,11 +94,11 @@ func (o *outcome) count(h *history.History) {
 }
 
 // schedule draws the faults of a run: each kind in turn, and every fourth time another one with it.
-func schedule(number uint64) []lab.Fault {
-	all := lab.Faults()
+func schedule(number uint64) []fault {
+	all := allFaults()
 	rng := rand.New(rand.NewPCG(*seed, number))
 	order := rand.New(rand.NewPCG(*seed, number/uint64(len(all)))).Perm(len(all))
-	faults := []lab.Fault{all[order[number%uint64(len(all))]]}
+	faults := []fault{all[order[number%uint64(len(all))]]}
 	if rng.IntN(4) == 0 {
 		faults = append(faults, all[rng.IntN(len(all))])
 	}
@@ -193,9 +172,9 @@ func table(outcomes []outcome) string {
 	}
 	slices.SortFunc(rows, func(a, b *sum) int { return cmp.Compare(a.fault, b.fault) })
 	var b strings.Builder
-	fmt.Fprintf(&b, "%-32s %5s %9s %9s %8s %10s", "fault", "runs", "calls", "register", "unknown", "no answer")
+	fmt.Fprintf(&b, "%-32s %5s %9s %9s %8s %8s %10s", "fault", "runs", "calls", "register", "unknown", "relists", "no answer")
 	for _, s := range append(rows, total) {
-		fmt.Fprintf(&b, "\n%-32s %5d %9d %9d %8d %10s", s.fault, s.runs, s.calls, s.registers, s.unknown, s.outage.Round(time.Millisecond))
+		fmt.Fprintf(&b, "\n%-32s %5d %9d %9d %8d %8d %10s", s.fault, s.runs, s.calls, s.registers, s.unknown, s.relists, s.outage.Round(time.Millisecond))
 	}
 	return b.String()
 }
@@ -204,5 +183,6 @@ func (o *outcome) add(other outcome) {
 	o.calls += other.calls
 	o.registers += other.registers
 	o.unknown += other.unknown
+	o.relists += other.relists
 	o.outage = max(o.outage, other.outage)
 }

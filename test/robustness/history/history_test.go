@@ -1,8 +1,10 @@
 package history_test
 
 import (
+	"bytes"
 	"errors"
 	"math/rand/v2"
+	"net/http/httptest"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -48,16 +50,17 @@ func check(capacity int32, voids map[int64]int64, ops ...history.Op) error {
 
 func TestExplainable(t *testing.T) {
 	for name, ops := range map[string][]history.Op{
-		"granted after a release":                     {granted(0, 10, 1), op(history.Released, 20, 30, 1), granted(31, 40, 2)},
-		"granted after the TTL":                       {granted(0, 10, 1), granted(20, 100, 2)},
-		"granted after the TTL of a keepalive":        {granted(0, 10, 1), kept(50, 60, 1), granted(70, 150, 2)},
-		"a keepalive after the TTL that came first":   {granted(0, 10, 1), kept(150, 160, 1), granted(170, 250, 2)},
-		"a release and a grant at one time":           {granted(0, 10, 1), op(history.Released, 20, 90, 1), granted(21, 30, 2)},
-		"a second release finds nothing":              {granted(0, 10, 1), op(history.Released, 20, 30, 1), op(history.NotHeld, 31, 40, 1)},
-		"a view of a hold, and of none after its TTL": {granted(0, 10, 1), seen(history.Viewed, 11, 12, 1), seen(history.Viewed, 90, 100)},
-		"a view of a grant whose answer was lost":     {granted(0, 10, 1), op(history.Released, 11, 12, 1), seen(history.Viewed, 20, 30, 2), granted(40, 50, 3)},
-		"a refusal names the holder":                  {granted(0, 10, 1), seen(history.Refused, 20, 30, 1)},
-		"a refusal while the hold changes":            {granted(0, 10, 1), op(history.Released, 20, 90, 1), granted(30, 80, 2), seen(history.Refused, 30, 40, 1), seen(history.Refused, 40, 80, 2)},
+		"granted after a release":                               {granted(0, 10, 1), op(history.Released, 20, 30, 1), granted(31, 40, 2)},
+		"granted after the TTL":                                 {granted(0, 10, 1), granted(20, 100, 2)},
+		"granted after the TTL of a keepalive":                  {granted(0, 10, 1), kept(50, 60, 1), granted(70, 150, 2)},
+		"a keepalive after the TTL that came first":             {granted(0, 10, 1), kept(150, 160, 1), granted(170, 250, 2)},
+		"a release and a grant at one time":                     {granted(0, 10, 1), op(history.Released, 20, 90, 1), granted(21, 30, 2)},
+		"a second release finds nothing":                        {granted(0, 10, 1), op(history.Released, 20, 30, 1), op(history.NotHeld, 31, 40, 1)},
+		"a view of a hold, and of none after its TTL":           {granted(0, 10, 1), seen(history.Viewed, 11, 12, 1), seen(history.Viewed, 90, 100)},
+		"a view of a grant whose answer was lost":               {granted(0, 10, 1), op(history.Released, 11, 12, 1), seen(history.Viewed, 20, 30, 2), granted(40, 50, 3)},
+		"a refusal names the holder":                            {granted(0, 10, 1), seen(history.Refused, 20, 30, 1)},
+		"a refusal while the hold changes":                      {granted(0, 10, 1), op(history.Released, 20, 90, 1), granted(30, 80, 2), seen(history.Refused, 30, 40, 1), seen(history.Refused, 40, 80, 2)},
+		"a hold that lapsed is seen until its end is committed": {granted(0, 10, 1), op(history.Lapsed, 100, 101, 1), seen(history.Viewed, 102, 103, 1), granted(110, 120, 2)},
 		"the register": {
 			granted(0, 10, 1), value(history.Read, 11, 12, 1, 0), value(history.Wrote, 13, 14, 1, 1),
 			granted(90, 110, 2), value(history.Read, 111, 112, 2, 1), value(history.Fenced, 113, 114, 1, 0), value(history.Wrote, 115, 116, 2, 2),
@@ -81,6 +84,7 @@ func TestViolations(t *testing.T) {
 		"a check after the next grant":             {granted(0, 10, 1), granted(20, 100, 2), op(history.Current, 101, 102, 1)},
 		"a token that does not rise":               {granted(0, 10, 2), op(history.Released, 11, 12, 2), granted(20, 30, 1)},
 		"one token granted twice":                  {granted(0, 10, 1), op(history.Released, 11, 12, 1), granted(20, 30, 1)},
+		"lapsed before the TTL":                    {granted(0, 10, 1), op(history.Lapsed, 20, 99, 1)},
 		"lost before the TTL":                      {granted(0, 10, 1), op(history.NotHeld, 20, 99, 1)},
 		"a late release ends somebody else's hold": {granted(0, 10, 1), granted(20, 110, 2), op(history.Released, 120, 130, 1)},
 		"a stale free":                             {granted(0, 10, 1), seen(history.Viewed, 20, 30)},
@@ -142,4 +146,43 @@ func TestALongHistory(t *testing.T) {
 	late := ops[len(ops)/2]
 	late.Kind, late.Call, late.Return = history.Current, free+100, free+110
 	require.Error(t, check(1, nil, append(ops, late)...))
+}
+
+// What clients in another process do is recorded as if they were in this one, also when they are killed halfway through a word.
+func TestARemoteHistory(t *testing.T) {
+	var wire bytes.Buffer
+	remote := history.NewRemote(&wire)
+	remote.Add(history.Op{Name: "n", Kind: history.Granted, Return: 10, Token: 1, Weight: 1, Until: ttl})
+	remote.Void("n", 1, 20)
+	remote.Unknown()
+	require.NoError(t, remote.Err())
+	whole := wire.Len()
+	remote.Add(history.Op{Name: "n", Kind: history.Granted, Call: 30, Return: 40, Token: 2, Weight: 1})
+	wire.Truncate(whole + 10)
+	rec := history.NewRecorder(nil)
+	require.NoError(t, rec.Receive(&wire))
+	h := rec.History()
+	assert.Len(t, h.Ops, 1)
+	assert.Equal(t, map[int64]int64{1: 20}, h.Voids["n"])
+	assert.Equal(t, 1, h.Unknown)
+}
+
+func TestRegisters(t *testing.T) {
+	rec := history.NewRecorder(nil)
+	registers := history.NewRegisters(rec)
+	server := httptest.NewServer(registers)
+	defer server.Close()
+	for _, g := range []history.Guarded{registers, history.RemoteRegisters{URL: server.URL}} {
+		ok, err := history.Increment(g, 1, "n", 2, func() {})
+		require.NoError(t, err)
+		assert.True(t, ok)
+		ok, err = history.Increment(g, 1, "n", 1, func() {})
+		require.NoError(t, err)
+		assert.False(t, ok, "a smaller token is refused")
+	}
+	require.NoError(t, history.Check(rec.History()))
+	ok, err := registers.Write(1, "n", 3, 2)
+	require.NoError(t, err)
+	assert.True(t, ok)
+	require.Error(t, history.Check(rec.History()), "an update was lost")
 }

@@ -104,6 +104,8 @@ func (r *rules) step(s *state, op *Op) bool {
 		return r.has(s, op.Token) && r.drop(s, op.Token)
 	case Gone:
 		return r.drop(s, op.Token)
+	case Lapsed:
+		return r.lapse(s, op)
 	case NotHeld:
 		return r.end(s, op.Return, func(h hold) bool { return h.token == op.Token })
 	case Viewed:
@@ -187,6 +189,21 @@ func (r *rules) end(s *state, at int64, over func(hold) bool) bool {
 		}
 	}
 	s.holds = slices.DeleteFunc(slices.Clone(s.holds), over)
+	return true
+}
+
+// lapse takes every promise from a hold, which must be none that still binds.
+func (r *rules) lapse(s *state, op *Op) bool {
+	for i, h := range s.holds {
+		if h.token != op.Token {
+			continue
+		}
+		if h.certain(op.Return) {
+			return false
+		}
+		s.holds = slices.Clone(s.holds)
+		s.holds[i].until = 0
+	}
 	return true
 }
 

@@ -8,8 +8,8 @@ import (
 	"fmt"
 	"math"
 	"slices"
-	"sync"
-	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // Kind is what an operation found out.
@@ -25,8 +25,11 @@ const (
 	Kept
 	// Current: a check, which extends nothing, found that Token is held.
 	Current
-	// NotHeld: a keepalive, check or release found that Token is not held.
+	// NotHeld: a check or release found that Token is not held.
 	NotHeld
+	// Lapsed: a keepalive was refused. Token is over, or its end is decided, though others may still see it until that is
+	// committed.
+	Lapsed
 	// Released: a release ended Token.
 	Released
 	// Gone: Token is not held any more, because of this release or an earlier try of it.
@@ -41,8 +44,9 @@ const (
 )
 
 var kindNames = map[Kind]string{
-	Granted: "granted", Refused: "refused", Kept: "kept", Current: "current", NotHeld: "not held", Released: "released",
-	Gone: "gone", Viewed: "viewed", Read: "read", Wrote: "wrote", Fenced: "fenced",
+	Granted: "granted", Refused: "refused", Kept: "kept", Current: "current", NotHeld: "not held", Lapsed: "lapsed",
+	Released: "released",
+	Gone:     "gone", Viewed: "viewed", Read: "read", Wrote: "wrote", Fenced: "fenced",
 }
 
 func (k Kind) String() string { return kindNames[k] }
@@ -80,75 +84,24 @@ func (o Op) String() string {
 	return s
 }
 
-var start = time.Now()
-
-// Now is the present instant, monotonic, the same for all clients of this process.
-func Now() int64 { return int64(time.Since(start)) }
+// Now is the present instant on a monotonic clock that all processes of the machine share.
+func Now() int64 {
+	var ts unix.Timespec
+	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &ts); err != nil {
+		panic("CLOCK_MONOTONIC: " + err.Error()) // it is always there on Linux
+	}
+	return ts.Nano()
+}
 
 // History is what happened to some names.
 type History struct {
 	Ops []Op
 	// Capacity is how much weight the holds of a name may have together; 1 where it is not set.
 	Capacity map[string]int32
-	// Voids has, by name and token, from when on a hold may be over: a release of unknown outcome was sent then.
+	// Voids has, by name and token, from when on a hold may be over because its release was sent then.
 	Voids map[string]map[int64]int64
 	// Unknown counts the operations with an unknown outcome.
 	Unknown int
-}
-
-// Recorder collects a History. It is safe for concurrent use.
-type Recorder struct {
-	mu      sync.Mutex
-	history History
-}
-
-// NewRecorder makes a recorder of names with the given capacities.
-func NewRecorder(capacity map[string]int32) *Recorder {
-	return &Recorder{history: History{Capacity: capacity, Voids: map[string]map[int64]int64{}}}
-}
-
-// Add records an operation.
-func (r *Recorder) Add(op Op) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.history.Ops = append(r.history.Ops, op)
-}
-
-// Unknown counts an operation whose outcome is unknown. An acquire that was perhaps granted promises nothing to anybody.
-// A keepalive that perhaps counted neither. So both leave no trace in the history.
-func (r *Recorder) Unknown() {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.history.Unknown++
-}
-
-// Void notes that a release of unknown outcome was sent at an instant: from then on nothing is promised about the token.
-func (r *Recorder) Void(name string, token, from int64) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.history.Unknown++
-	voids := r.history.Voids[name]
-	if voids == nil {
-		voids = map[int64]int64{}
-		r.history.Voids[name] = voids
-	}
-	if known, ok := voids[token]; !ok || from < known {
-		voids[token] = from
-	}
-}
-
-// Len returns how many operations are recorded.
-func (r *Recorder) Len() int {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return len(r.history.Ops)
-}
-
-// History returns what is recorded. Nothing may be recorded afterwards.
-func (r *Recorder) History() *History {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return &r.history
 }
 
 // Names returns the names in the history, sorted.

@@ -23,7 +23,9 @@ func (c *client) leases(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		c.contend(ctx, lease.New(conn))
+		if err := c.contend(ctx, lease.New(conn)); err != nil {
+			return err
+		}
 	}
 	return nil
 }
@@ -42,18 +44,21 @@ func (c *client) session(ctx context.Context) error {
 			c.elsewhere()
 			continue
 		}
-		for i := 0; i < 50 && ctx.Err() == nil; i++ {
-			c.contend(ctx, session)
+		for i := 0; err == nil && i < 50 && ctx.Err() == nil; i++ {
+			err = c.contend(ctx, session)
 		}
 		end, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
-		_ = session.Close(end) // what it does not release expires, and has been recorded as of unknown fate already
+		_ = session.Close(end) // it has given back all its leases, or they expire
 		cancel()
+		if err != nil {
+			return err
+		}
 	}
 	return nil
 }
 
 // contend acquires one lease, uses it for a while and gives it back.
-func (c *client) contend(ctx context.Context, from acquirer) {
+func (c *client) contend(ctx context.Context, from acquirer) error {
 	name := c.Names[c.rng.IntN(len(c.Names))]
 	options, weight := name.options(c.rng)
 	acquire := from.Acquire
@@ -65,8 +70,12 @@ func (c *client) contend(ctx context.Context, from acquirer) {
 	called := history.Now()
 	l, err := acquire(bound, name.Name, options...)
 	if err != nil {
+		var heldByOthers *lease.HeldError
+		if !errors.As(err, &heldByOthers) {
+			c.Recorder.Unknown()
+		}
 		lab.Sleep(ctx, c.upTo(10*time.Millisecond))
-		return
+		return nil
 	}
 	sure := history.Now()
 	op := history.Op{Name: name.Name, Kind: history.Granted, Call: called, Token: l.Token(), Weight: weight, Until: sure + int64(l.Remaining())}
@@ -80,10 +89,13 @@ func (c *client) contend(ctx context.Context, from acquirer) {
 		if !c.believe(name.Name, l) {
 			break
 		}
-		c.increment(ctx, name.Name, l.Token())
+		if _, err := c.increment(ctx, name.Name, l.Token()); err != nil {
+			return err
+		}
 		lab.Sleep(l.Context(), c.upTo(20*time.Millisecond))
 	}
 	c.giveBack(ctx, name.Name, l)
+	return nil
 }
 
 // believe records that the client is certain of its lease for a while, if it is.
@@ -103,11 +115,12 @@ func (c *client) giveBack(ctx context.Context, name string, l *lease.Lease) {
 	bound, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
 	defer cancel()
 	op := history.Op{Name: name, Kind: history.Gone, Call: history.Now(), Token: l.Token()}
+	c.Recorder.Void(name, l.Token(), op.Call)
 	err := l.Release(bound)
 	op.Return = history.Now()
 	switch {
 	case err != nil:
-		c.Recorder.Void(name, l.Token(), op.Call)
+		c.Recorder.Unknown()
 	case errors.Is(l.Err(), lease.ErrReleased):
 		c.add(op)
 	} // else it was lost before, and nothing was released

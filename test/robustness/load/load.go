@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"strings"
 	"sync"
 	"time"
 
@@ -32,6 +33,9 @@ type Name struct {
 
 // shareable is the capacity of leases that may be shared.
 const shareable = 1000
+
+// Prefix is what all names that were made together begin with.
+func (n Name) Prefix() string { return n.Name[:strings.LastIndex(n.Name, "/")+1] }
 
 // Names makes lease names that begin with a prefix: most exclusive, one of permits, one shared.
 func Names(prefix string, n int) []Name {
@@ -86,8 +90,10 @@ func (n Name) options(rng *rand.Rand) ([]lease.Option, int32) {
 type Load struct {
 	Addresses []string
 	Names     []Name
-	Recorder  *history.Recorder
-	Registers *history.Registers
+	Recorder  *history.Recorder `json:"-"`
+	Registers history.Guarded   `json:"-"`
+	// First is the number of the first client.
+	First int
 	// Raw, Leases and Sessions are how many clients make calls of their own, use leases of the Go client, and its sessions.
 	Raw, Leases, Sessions int
 	Seed                  uint64
@@ -99,7 +105,7 @@ func (l *Load) Run(ctx context.Context) error {
 	errs := make([]error, l.Raw+l.Leases+l.Sessions)
 	for i := range errs {
 		rng := rand.New(rand.NewPCG(l.Seed, uint64(i)))
-		c := &client{Load: l, id: i, rng: rng, at: rng.IntN(len(l.Addresses)), conns: make([]*grpc.ClientConn, len(l.Addresses))}
+		c := &client{Load: l, id: l.First + i, rng: rng, at: rng.IntN(len(l.Addresses)), conns: make([]*grpc.ClientConn, len(l.Addresses))}
 		run := c.raw
 		switch {
 		case i >= l.Raw+l.Leases:
@@ -158,9 +164,9 @@ func (c *client) upTo(most time.Duration) time.Duration {
 	return time.Duration(c.rng.Int64N(int64(most)))
 }
 
-// increment writes to the register of a hold.
-func (c *client) increment(ctx context.Context, name string, token int64) bool {
-	return c.Registers.Increment(c.Recorder, c.id, name, token, func() {
+// increment writes to the register of a hold, and returns false when the token was refused.
+func (c *client) increment(ctx context.Context, name string, token int64) (bool, error) {
+	return history.Increment(c.Registers, c.id, name, token, func() {
 		if c.rng.IntN(4) == 0 {
 			lab.Sleep(ctx, c.upTo(10*time.Millisecond))
 		}

@@ -26,7 +26,7 @@ func (l *Load) Probe(ctx context.Context) error {
 	errs := make([]error, len(l.Names))
 	for i, name := range l.Names {
 		wg.Go(func() {
-			c := &client{Load: l, id: l.Raw + l.Leases + l.Sessions + i, rng: rand.New(rand.NewPCG(l.Seed, uint64(i))), conns: make([]*grpc.ClientConn, len(l.Addresses))}
+			c := &client{Load: l, id: l.First + l.Raw + l.Leases + l.Sessions + i, rng: rand.New(rand.NewPCG(l.Seed, uint64(i))), conns: make([]*grpc.ClientConn, len(l.Addresses))}
 			defer c.close()
 			errs[i] = c.probe(ctx, name)
 		})

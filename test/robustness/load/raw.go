@@ -65,8 +65,8 @@ func (c *client) look(ctx context.Context, name string, old held) error {
 		case 2:
 			return c.release(ctx, old)
 		default:
-			c.increment(ctx, old.name, old.token)
-			return nil
+			_, err := c.increment(ctx, old.name, old.token)
+			return err
 		}
 	}
 	return c.view(ctx, name)
@@ -87,7 +87,7 @@ func (c *client) hold(ctx context.Context, h held) error {
 		case 7:
 			lab.Sleep(ctx, c.upTo(30*time.Millisecond))
 		default:
-			alive = c.increment(ctx, h.name, h.token)
+			alive, err = c.increment(ctx, h.name, h.token)
 		}
 		if err != nil || !alive || ctx.Err() != nil {
 			return err
@@ -98,7 +98,9 @@ func (c *client) hold(ctx context.Context, h held) error {
 		return nil
 	case 1: // it is held up for longer than the TTL, and goes on as if nothing had happened
 		lab.Sleep(ctx, TTL+c.upTo(TTL/2))
-		c.increment(ctx, h.name, h.token)
+		if _, err := c.increment(ctx, h.name, h.token); err != nil {
+			return err
+		}
 		if _, err := c.keepAlive(ctx, &h); err != nil {
 			return err
 		}
@@ -190,7 +192,7 @@ func (c *client) keepAlive(ctx context.Context, h *held) (bool, error) {
 		}
 		return true, nil
 	case status.Code(err) == codes.NotFound:
-		op.Kind = history.NotHeld
+		op.Kind = history.Lapsed
 		c.add(op)
 		return false, nil
 	case unknown(err):
@@ -201,6 +203,7 @@ func (c *client) keepAlive(ctx context.Context, h *held) (bool, error) {
 }
 
 func (c *client) release(ctx context.Context, h held) error {
+	c.Recorder.Void(h.name, h.token, history.Now())
 	first := int64(0)
 	for range tries {
 		released, sent, returned, err := call(ctx, c, callTimeout, leasev1.LeaseServiceClient.Release, &leasev1.ReleaseRequest{Name: h.name, Token: h.token})
@@ -223,7 +226,7 @@ func (c *client) release(ctx context.Context, h held) error {
 		c.add(op)
 		return nil
 	}
-	c.Recorder.Void(h.name, h.token, first)
+	c.Recorder.Unknown()
 	return nil
 }
 

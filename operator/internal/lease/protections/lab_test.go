@@ -157,7 +157,7 @@ func (c client) keepAlive(r *replica, name string, token int64) error {
 	case err == nil:
 		op.Until = op.Call + int64(kept.Hold.ExpiresIn)
 	case errors.As(err, &notHeld):
-		op.Kind = history.NotHeld
+		op.Kind = history.Lapsed
 	default:
 		return err
 	}
