@@ -46,6 +46,7 @@ func command() *cobra.Command {
 	flags := cmd.Flags()
 	flags.StringVar(&opts.Listen, "listen", ":7400", "serve gRPC on this address")
 	flags.StringVar(&opts.MetricsListen, "metrics-listen", ":7401", "serve Prometheus metrics on this address; empty: none")
+	flags.StringVar(&opts.HealthListen, "health-listen", "", "serve the gRPC health service alone, without TLS, on this address, for probes; empty: none")
 	flags.StringVar(&opts.PprofListen, "pprof-listen", "", "serve Go's profiles on this address, which should be a loopback one; empty: none")
 	flags.StringVar(&opts.Name, "name", defaultName(), "name of this replica (default $POD_NAME, else the host name)")
 	flags.StringVar(&opts.Advertise, "advertise", "", "host:port where other replicas and clients reach this one (default the listen address)")

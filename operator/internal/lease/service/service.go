@@ -44,6 +44,9 @@ const (
 type Options struct {
 	// Listen and MetricsListen are host:port; with an empty MetricsListen there are no metrics.
 	Listen, MetricsListen string
+	// HealthListen is a host:port for the gRPC health service alone, without TLS, for probes that can show no
+	// certificate; empty: none.
+	HealthListen string
 	// PprofListen is a host:port, best on a loopback address, to serve Go's profiles on; empty: none.
 	PprofListen string
 	// Name and Advertise are how others know this replica. Empty: the address it listens on.
@@ -242,6 +245,7 @@ func (p *process) run(ctx context.Context, listener net.Listener, storeFailed <-
 	group.Go(func() error { return p.engine.Run(engineCtx) })
 	group.Go(func() error { return p.server.Serve(listener) })
 	group.Go(func() error { return p.serveMetrics(parts) })
+	group.Go(func() error { return p.serveHealth(parts) })
 	group.Go(func() error { return p.servePprof(parts) })
 	if p.opts.Started != nil {
 		p.opts.Started(listener.Addr().String())
@@ -276,6 +280,25 @@ func (p *process) drain(ctx context.Context, handOver bool) {
 	defer cancelStop()
 	p.server.Stop(stop)
 	p.log.Info("stopped")
+}
+
+// serveHealth answers probes on an address of its own until the context ends.
+func (p *process) serveHealth(ctx context.Context) error {
+	if p.opts.HealthListen == "" {
+		return nil
+	}
+	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", p.opts.HealthListen)
+	if err != nil {
+		return fmt.Errorf("--health-listen: %w", err)
+	}
+	srv := grpc.NewServer()
+	p.server.RegisterHealth(srv)
+	stop := context.AfterFunc(ctx, srv.Stop)
+	defer stop()
+	if err := srv.Serve(listener); err != nil && !errors.Is(err, grpc.ErrServerStopped) {
+		return fmt.Errorf("--health-listen: %w", err)
+	}
+	return nil
 }
 
 func (p *process) serveMetrics(ctx context.Context) error {

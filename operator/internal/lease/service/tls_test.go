@@ -2,6 +2,7 @@ package service_test
 
 import (
 	"fmt"
+	"net"
 	"testing"
 	"time"
 
@@ -10,6 +11,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials/insecure"
+	healthpb "google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 
@@ -79,4 +81,24 @@ func TestMutualTLS(t *testing.T) {
 		_, err := old.Get(within(t, 10*time.Second), &leasev1.GetRequest{Name: "n0"})
 		assert.Equal(t, codes.Unavailable, status.Code(err), "the old authority is not believed any more")
 	})
+}
+
+func TestHealthIsServedWithoutTLSAndAlone(t *testing.T) {
+	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	address := listener.Addr().String()
+	require.NoError(t, listener.Close())
+	opts := leasetest.Options("a")
+	opts.DataDir, opts.HealthListen = t.TempDir(), address
+	opts.TLS = leasetest.NewAuthority(t).Issue(t, t.TempDir(), "leases.example")
+	leasetest.Start(t, opts)
+
+	conn := leasetest.DialWith(t, address, insecure.NewCredentials())
+	for _, name := range []string{"", leasev1.LeaseService_ServiceDesc.ServiceName} {
+		answer, err := healthpb.NewHealthClient(conn).Check(within(t, 10*time.Second), &healthpb.HealthCheckRequest{Service: name})
+		require.NoError(t, err)
+		assert.Equal(t, healthpb.HealthCheckResponse_SERVING, answer.GetStatus(), "service %q", name)
+	}
+	_, err = leasev1.NewLeaseServiceClient(conn).Get(within(t, 10*time.Second), &leasev1.GetRequest{Name: "n"})
+	assert.Equal(t, codes.Unimplemented, status.Code(err), "nothing else is served there")
 }
