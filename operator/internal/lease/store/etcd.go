@@ -23,7 +23,8 @@ const loadPage = 5000
 type Etcd struct {
 	client *clientv3.Client
 	keys   keys
-	// attempt bounds one try of a commit.
+	// attempt bounds one try of a commit. A proposal on its way to a leader of etcd that dies is lost, and nobody says so: what
+	// ends the wait then is trying again, which is safe, since at most one try applies.
 	attempt time.Duration
 }
 
@@ -35,7 +36,7 @@ func NewEtcd(client *clientv3.Client, prefix string) (*Etcd, error) {
 	if !strings.HasSuffix(prefix, "/") {
 		return nil, fmt.Errorf("etcd prefix %q does not end in '/'", prefix)
 	}
-	return &Etcd{client: client, keys: keys{prefix: prefix}, attempt: 5 * time.Second}, nil
+	return &Etcd{client: client, keys: keys{prefix: prefix}, attempt: 2 * time.Second}, nil
 }
 
 // Shards implements Store.
