@@ -332,10 +332,8 @@ func (e *Engine) Follow(name string, token int64, hear func(Notice)) (*Follower,
 		return nil, &NotOwnerError{Shard: s.index}
 	}
 	f := &Follower{key: holdKey{name, token}, hear: hear}
-	if s.follow[f.key] == nil {
-		s.follow[f.key] = map[*Follower]struct{}{}
-	}
-	s.follow[f.key][f] = struct{}{}
+	f.next = s.follow[f.key]
+	s.follow[f.key] = f
 	return f, nil
 }
 
@@ -347,8 +345,19 @@ func (e *Engine) Unfollow(f *Follower) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	delete(s.follow[f.key], f)
-	if len(s.follow[f.key]) == 0 {
-		delete(s.follow, f.key)
+	first := s.follow[f.key]
+	if first == f {
+		if f.next == nil {
+			delete(s.follow, f.key)
+		} else {
+			s.follow[f.key] = f.next
+		}
+		return
+	}
+	for ; first != nil; first = first.next {
+		if first.next == f {
+			first.next = f.next
+			return
+		}
 	}
 }

@@ -23,7 +23,7 @@ type committer struct {
 	cursor  *store.Cursor
 	metrics *Metrics
 	// committed and lost are called without locks held.
-	committed func(op *store.BatchOp, revision int64)
+	committed func(batch []store.BatchOp, revision int64)
 	lost      func(shards []int)
 
 	// trouble is why the batch under way could not be committed so far; nil while all is well.
@@ -126,9 +126,7 @@ func (c *committer) commit(ctx context.Context, batch []store.BatchOp) error {
 		if err != nil {
 			return err
 		}
-		for i := range batch {
-			c.committed(&batch[i], revision)
-		}
+		c.committed(batch, revision)
 		return nil
 	}
 	return nil

@@ -78,7 +78,12 @@ func (e *Engine) join(ctx context.Context) (*session, error) {
 	}
 	slots := e.table()
 	s.committer = newCommitter(e.opts.Store, cursor, e.metrics)
-	s.committer.committed = func(op *store.BatchOp, revision int64) { slots[op.Shard].committed(e, op, revision) }
+	s.committer.committed = func(batch []store.BatchOp, revision int64) {
+		now := e.opts.Clock()
+		for i := range batch {
+			slots[batch[i].Shard].committed(e, &batch[i], now, revision)
+		}
+	}
 	s.committer.lost = func(shards []int) {
 		e.opts.Log.Error("claims were taken away although the session lives", "shards", shards)
 		for _, shard := range shards {

@@ -20,8 +20,9 @@ type slot struct {
 	drained chan struct{}
 	calls   map[core.Ticket]*Call
 	last    core.Ticket
-	follow  map[holdKey]map[*Follower]struct{}
-	out     core.Output
+	// follow has the followers of each hold, as a list.
+	follow map[holdKey]*Follower
+	out    core.Output
 	// holds and waiters are what this slot adds to the engine's sums.
 	holds, waiters, owned int64
 }
@@ -47,6 +48,7 @@ type holdKey struct {
 type Follower struct {
 	key  holdKey
 	hear func(Notice)
+	next *Follower // of the same hold
 }
 
 // Notice is what a Follower hears.
@@ -71,7 +73,7 @@ func (s *slot) take(e *Engine, session *session, claim store.Claim, shard *core.
 	defer s.mu.Unlock()
 	s.shard, s.claim, s.session = shard, claim, session
 	s.calls = map[core.Ticket]*Call{}
-	s.follow = map[holdKey]map[*Follower]struct{}{}
+	s.follow = map[holdKey]*Follower{}
 	s.count(e)
 }
 
@@ -101,8 +103,8 @@ func (s *slot) drop(e *Engine) {
 	for _, call := range s.calls {
 		call.to.Receive(call, core.Reply{Err: &NotOwnerError{Shard: s.index}})
 	}
-	for _, followers := range s.follow {
-		for f := range followers {
+	for _, f := range s.follow {
+		for ; f != nil; f = f.next {
 			f.hear(Notice{Notice: core.Notice{Name: f.key.name, Token: f.key.token}, Moved: true})
 		}
 	}
@@ -133,13 +135,13 @@ func (s *slot) tick(e *Engine, now core.Instant) {
 	}
 }
 
-func (s *slot) committed(e *Engine, op *store.BatchOp, revision int64) {
+func (s *slot) committed(e *Engine, op *store.BatchOp, now core.Instant, revision int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.shard == nil || s.claim != op.Claim {
 		return
 	}
-	s.shard.Committed(e.opts.Clock(), op.Op.Name, revision, &s.out)
+	s.shard.Committed(now, op.Op.Name, revision, &s.out)
 	s.deliver(e)
 	if s.drained != nil && s.shard.InFlight() == 0 {
 		close(s.drained)
@@ -165,7 +167,7 @@ func (s *slot) deliver(e *Engine) {
 		if n.Ended != 0 {
 			e.metrics.ended.WithLabelValues(reasonLabel(n.Ended)).Inc()
 		}
-		for f := range s.follow[holdKey{n.Name, n.Token}] {
+		for f := s.follow[holdKey{n.Name, n.Token}]; f != nil; f = f.next {
 			f.hear(Notice{Notice: n})
 		}
 	}

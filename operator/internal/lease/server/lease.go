@@ -28,7 +28,10 @@ func (s *Server) acquireFor(ctx context.Context, req *leasev1.AcquireRequest, wh
 		return nil, err
 	}
 	// The wait goes on where it was when the name changes its owner.
-	until := s.opts.Clock().Add(asked.WaitFor)
+	var until core.Instant
+	if asked.WaitFor > 0 {
+		until = s.opts.Clock().Add(asked.WaitFor)
+	}
 	left := func() time.Duration {
 		if asked.WaitFor == 0 {
 			return 0

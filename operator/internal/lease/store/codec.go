@@ -29,14 +29,20 @@ func (k keys) member(id SessionID) string { return fmt.Sprintf("%s%016x", k.memb
 func (k keys) commit(id SessionID) string {
 	return fmt.Sprintf("%scommits/%016x", k.prefix, uint64(id))
 }
-func (k keys) claim(shard int) string { return fmt.Sprintf("%s%04x", k.claims(), shard) }
-func (k keys) shard(shard int) string { return fmt.Sprintf("%s%04x/", k.leases(), shard) }
+func (k keys) claim(shard int) string { return k.claims() + hex4(shard) }
+func (k keys) shard(shard int) string { return k.leases() + hex4(shard) + "/" }
 func (k keys) name(shard int, name string) string {
 	return k.shard(shard) + name + slotSeparator
 }
 
 func (k keys) hold(shard int, name string, slot int32) string {
-	return k.name(shard, name) + strconv.Itoa(int(slot))
+	return k.leases() + hex4(shard) + "/" + name + slotSeparator + strconv.Itoa(int(slot))
+}
+
+// hex4 is a shard number in a form that sorts, of four digits.
+func hex4(shard int) string {
+	const digits = "0123456789abcdef"
+	return string([]byte{digits[shard>>12&15], digits[shard>>8&15], digits[shard>>4&15], digits[shard&15]})
 }
 
 // parseHold is the inverse of hold; the shard is not looked at.
