@@ -82,7 +82,7 @@ func (s *Session) readOnce(ctx context.Context, full string, arm, withData bool)
 	case errors.Is(acl.err, zk.ErrNoNode):
 		return zktypes.Node{}, false, nil
 	case errors.Is(acl.err, zk.ErrNoAuth):
-		node := observation(&got.stat)
+		node = observation(&got.stat)
 		node.Hidden = true
 		return node, true, nil
 	case acl.err != nil:

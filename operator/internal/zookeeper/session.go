@@ -218,6 +218,8 @@ func (s *Session) on(l *link, event zk.Event) {
 		s.log.Warn("session expired", "session", sessionLabel(id))
 	case zk.StateDisconnected:
 		s.lost(l, event.Server)
+	default:
+		// Connecting: the dialer tells of its failure. The other states belong to other clients.
 	}
 }
 

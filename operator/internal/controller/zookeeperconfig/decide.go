@@ -40,7 +40,7 @@ func (c *controller) decide(obj *v1alpha1.ZooKeeperConfig, o Observation, now ti
 		return c.decideProblem(o, now)
 	}
 	if o.denied && o.node.Exists && o.record == nil {
-		return c.decideDenied(obj, o, now)
+		return c.decideDenied(obj, now)
 	}
 	d := znode.Decide(o.want, o.node, o.record, o.claimed)
 	switch d.Verb {
@@ -53,6 +53,7 @@ func (c *controller) decide(obj *v1alpha1.ZooKeeperConfig, o Observation, now ti
 		}, reconcile.Stalled(v1alpha1.ReasonDrifted, "the znode differs from what is declared (%s), and driftPolicy is Report", d.Detail))
 	case znode.Refuse:
 		return c.decideRefusal(obj, d, now)
+	case znode.Nothing, znode.Leave:
 	}
 	return c.decideInPlace(obj, o, d, now)
 }
@@ -72,7 +73,7 @@ func (c *controller) decideProblem(o Observation, now time.Time) plan {
 
 // decideDenied voids a claim whose creation was answered with "exists": were it left, an equal znode that somebody else
 // made in that moment would be taken for ours after a restart.
-func (c *controller) decideDenied(obj *v1alpha1.ZooKeeperConfig, o Observation, now time.Time) plan {
+func (c *controller) decideDenied(obj *v1alpha1.ZooKeeperConfig, now time.Time) plan {
 	key := keyOf(obj)
 	out := c.conclude(now, pending("somebody else created the znode at the same time"), nil)
 	out.Effect = &reconcile.Effect{
@@ -148,6 +149,8 @@ func (c *controller) change(ctx context.Context, a attempt, o Observation, d zno
 		_, err = o.session.SetACL(ctx, key, path, o.want.ACL, o.node.Aversion)
 	case znode.SetData:
 		_, err = o.session.Set(ctx, key, path, o.data, o.node.Version)
+	default:
+		err = fmt.Errorf("%s is no change", d.Verb)
 	}
 	if err == nil {
 		c.memory.with(key, func(r *remembered) {

@@ -43,8 +43,6 @@ type leaving struct {
 	record  v1alpha1.ZnodeRecord
 	session Session
 	since   time.Time
-	// moved tells that it is on record as superseded already.
-	moved bool
 }
 
 // place names a znode of an ensemble.

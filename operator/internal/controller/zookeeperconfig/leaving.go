@@ -19,25 +19,31 @@ const retryDelete = 500 * time.Millisecond
 
 // unwanted looks at the znodes that the object has and no longer wants.
 func (g *gatherer) unwanted() error {
+	deleted, current := g.obj.DeletionTimestamp, g.obj.Status.Znode
 	for _, superseded := range g.obj.Status.Superseded {
-		if err := g.leave(superseded.Znode, superseded.Since.Time, g.controller.settings.MoveDeadline, true); err != nil {
+		since, deadline := superseded.Since.Time, g.controller.settings.MoveDeadline
+		if deleted != nil {
+			since, deadline = deleted.Time, g.controller.settings.DeletionDeadline
+		}
+		if err := g.leave(superseded.Znode, since, deadline); err != nil {
 			return err
 		}
 	}
-	deleted := g.obj.DeletionTimestamp
-	current := g.obj.Status.Znode
 	switch {
-	case deleted == nil && (current == nil || g.out.record != nil || g.out.problem != nil):
+	case deleted == nil && (current == nil || g.out.record != nil || g.stuck()):
 		return nil
 	case deleted == nil:
-		return g.leave(*current, g.Clock.Now(), g.controller.settings.MoveDeadline, false)
+		return g.leave(*current, g.Clock.Now(), g.controller.settings.MoveDeadline)
 	case current != nil:
-		if err := g.leave(*current, deleted.Time, g.controller.settings.DeletionDeadline, false); err != nil {
+		if err := g.leave(*current, deleted.Time, g.controller.settings.DeletionDeadline); err != nil {
 			return err
 		}
 	}
 	return g.leaveClaimed(deleted.Time)
 }
+
+// stuck tells that the znode that the spec describes cannot be had: the one on record then stays as well.
+func (g *gatherer) stuck() bool { return g.out.problem != nil }
 
 // leaveClaimed adds the znode that was about to be created or taken over when the object was deleted, and that no status
 // tells of.
@@ -56,7 +62,7 @@ func (g *gatherer) leaveClaimed(since time.Time) error {
 		}
 		record.AuthSecretName, record.TLSSecretName = current.AuthSecretName, current.TLSSecretName
 	}
-	if err := g.leave(record, since, g.controller.settings.DeletionDeadline, false); err != nil {
+	if err := g.leave(record, since, g.controller.settings.DeletionDeadline); err != nil {
 		return err
 	}
 	last := &g.out.leaving[len(g.out.leaving)-1]
@@ -67,9 +73,9 @@ func (g *gatherer) leaveClaimed(since time.Time) error {
 }
 
 // leave adds one znode, as it is seen.
-func (g *gatherer) leave(record v1alpha1.ZnodeRecord, since time.Time, deadline time.Duration, moved bool) error {
+func (g *gatherer) leave(record v1alpha1.ZnodeRecord, since time.Time, deadline time.Duration) error {
 	out := leaving{
-		record: record, since: since, moved: moved,
+		record: record, since: since,
 		release: znode.Release{
 			Keep: g.obj.Spec.DeletionPolicy == v1alpha1.DeletionOrphan, Czxid: znode.ParseZxid(record.Czxid),
 			Since: since, Deadline: deadline,

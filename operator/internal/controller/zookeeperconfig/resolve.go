@@ -215,8 +215,9 @@ func adoption(policy v1alpha1.ZnodeAdoption) znode.Adoption {
 		return znode.AdoptIfEqual
 	case v1alpha1.AdoptionForce:
 		return znode.AdoptForce
+	default:
+		return znode.AdoptNever
 	}
-	return znode.AdoptNever
 }
 
 func (r resolver) acl() ([]zktypes.ACL, error) {

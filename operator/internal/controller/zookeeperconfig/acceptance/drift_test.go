@@ -159,7 +159,7 @@ func TestRest(t *testing.T) {
 		require.Zero(t, f.znode("/rest/"+name(i)).Version)
 	}
 	require.Equal(t, before.Mzxid, f.znode("/rest").Mzxid)
-	require.EqualValues(t, 1, f.count("create"), "the one znode of the last object")
+	require.Equal(t, 1, f.count("create"), "the one znode of the last object")
 	require.Zero(t, f.count("set")+f.count("setACL")+f.count("delete"))
 }
 

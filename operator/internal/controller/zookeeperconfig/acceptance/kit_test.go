@@ -73,8 +73,8 @@ func subject(t *testing.T) testkit.Subject {
 		defer cancel()
 		require.NoError(t, pool.Close(ctx))
 	})
-	target := func(namespace string) (zookeeper.Target, error) {
-		return targetAt(t, shared.ConnectString()+"/"+namespace, operatorCredential), nil
+	target := func(namespace string) zookeeper.Target {
+		return targetAt(t, shared.ConnectString()+"/"+namespace, operatorCredential)
 	}
 	var operators atomic.Int64
 	edit := func(name string, change func(*spec)) testkit.Edit {
@@ -105,15 +105,13 @@ func subject(t *testing.T) testkit.Subject {
 					return gated{session, prefix, through}, err
 				},
 				Wake: func(string, string) {}, Clock: d.Clock,
-			}, zookeeperconfig.Settings{Default: target})
+			}, zookeeperconfig.Settings{
+				Default: func(namespace string) (zookeeper.Target, error) { return target(namespace), nil },
+			})
 			return reconcile.New(kind, d)
 		},
 		Outside: func(ctx context.Context, namespace string) (map[string]string, error) {
-			at, err := target(namespace)
-			if err != nil {
-				return nil, err
-			}
-			session, err := pool.Session(at)
+			session, err := pool.Session(target(namespace))
 			if err != nil {
 				return nil, err
 			}
