@@ -3710,7 +3710,11 @@ type ShardMember struct {
 	// The shards it serves, in order. A shard that is in no member's list changes its owner just now.
 	Shards []int32 `protobuf:"varint,3,rep,packed,name=shards,proto3" json:"shards,omitempty"`
 	// Whether it is about to stop.
-	Draining      bool `protobuf:"varint,4,opt,name=draining,proto3" json:"draining,omitempty"`
+	Draining bool `protobuf:"varint,4,opt,name=draining,proto3" json:"draining,omitempty"`
+	// Its session with the store: another one after each restart. A call with this number in the metadata
+	// holdfast-replica is answered by this replica or fails (UNAVAILABLE, NOT_OWNER), and so cannot end up at
+	// another service that has the same address by now, or in the network the caller is in.
+	Session       int64 `protobuf:"varint,5,opt,name=session,proto3" json:"session,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3771,6 +3775,13 @@ func (x *ShardMember) GetDraining() bool {
 		return x.Draining
 	}
 	return false
+}
+
+func (x *ShardMember) GetSession() int64 {
+	if x != nil {
+		return x.Session
+	}
+	return 0
 }
 
 // GetShardMapRequest asks for the map.
@@ -4198,12 +4209,13 @@ const file_dist_system_lease_v1_lease_proto_rawDesc = "" +
 	"\brevision\x18\x01 \x01(\x03R\brevision\x12\x1f\n" +
 	"\vshard_count\x18\x02 \x01(\x05R\n" +
 	"shardCount\x12;\n" +
-	"\amembers\x18\x03 \x03(\v2!.dist.system.lease.v1.ShardMemberR\amembers\"o\n" +
+	"\amembers\x18\x03 \x03(\v2!.dist.system.lease.v1.ShardMemberR\amembers\"\x89\x01\n" +
 	"\vShardMember\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x18\n" +
 	"\aaddress\x18\x02 \x01(\tR\aaddress\x12\x16\n" +
 	"\x06shards\x18\x03 \x03(\x05R\x06shards\x12\x1a\n" +
-	"\bdraining\x18\x04 \x01(\bR\bdraining\"\x14\n" +
+	"\bdraining\x18\x04 \x01(\bR\bdraining\x12\x18\n" +
+	"\asession\x18\x05 \x01(\x03R\asession\"\x14\n" +
 	"\x12GetShardMapRequest\"G\n" +
 	"\x13GetShardMapResponse\x120\n" +
 	"\x03map\x18\x01 \x01(\v2\x1e.dist.system.lease.v1.ShardMapR\x03map\"\x16\n" +

@@ -102,8 +102,8 @@ func New(opts Options) *Server {
 		grpcprom.WithHistogramBuckets(prometheus.ExponentialBuckets(0.0005, 2, 14))))
 	opts.Registry.MustRegister(rpc)
 	serverOptions := append([]grpc.ServerOption{
-		grpc.ChainUnaryInterceptor(rpc.UnaryServerInterceptor()),
-		grpc.ChainStreamInterceptor(rpc.StreamServerInterceptor()),
+		grpc.ChainUnaryInterceptor(rpc.UnaryServerInterceptor(), addressedUnary(opts.Engine)),
+		grpc.ChainStreamInterceptor(rpc.StreamServerInterceptor(), addressedStream(opts.Engine)),
 		grpc.KeepaliveParams(keepalive.ServerParameters{Time: 30 * time.Second, Timeout: 10 * time.Second}),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: 5 * time.Second, PermitWithoutStream: true}),
 		grpc.MaxRecvMsgSize(1 << 20),

@@ -58,7 +58,7 @@ func shardMap(c *store.Cluster) *leasev1.ShardMap {
 	out := &leasev1.ShardMap{Revision: c.Revision, ShardCount: int32(len(c.Claims))}
 	members := map[store.SessionID]*leasev1.ShardMember{}
 	for _, m := range c.Members {
-		member := &leasev1.ShardMember{Name: m.Name, Address: m.Address, Draining: m.Draining}
+		member := &leasev1.ShardMember{Name: m.Name, Address: m.Address, Draining: m.Draining, Session: int64(m.Session)}
 		members[m.Session] = member
 		out.Members = append(out.Members, member)
 	}
