@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
 
 	"github.com/holdfast-io/holdfast/operator/internal/zookeeper"
 	"github.com/holdfast-io/holdfast/operator/internal/zookeeper/zktypes"
@@ -251,4 +252,47 @@ func TestForgottenSubscribersAreNotTold(t *testing.T) {
 	require.Equal(t, 1, pool.Sessions())
 	s.Forget("/x", "stays")
 	eventually(t, "a session that watches nothing is closed", func() bool { return pool.Sessions() == 0 })
+}
+
+func TestObserveWithData(t *testing.T) {
+	ctx := deadline(t)
+	s := session(t, newPool(t, options()), chroot(t, shared), alice)
+	require.NoError(t, s.EnsureParents(ctx, "/leader", worldACL()))
+	_, err := s.Create(ctx, "", "/leader", []byte("app-0"), worldACL())
+	require.NoError(t, err)
+	var without, with counter
+	node, err := s.Observe(ctx, "/leader", without.subscription("without"))
+	require.NoError(t, err)
+	require.Nil(t, node.Data)
+	sub := with.subscription("with")
+	sub.WithData = true
+	look := func() string {
+		node, err := s.Observe(ctx, "/leader", sub)
+		require.NoError(t, err)
+		return string(node.Data)
+	}
+	require.Equal(t, "app-0", look())
+	_, err = s.Set(ctx, "", "/leader", []byte("app-1"), 0)
+	require.NoError(t, err)
+	eventually(t, "the new leader is seen", func() bool { return look() == "app-1" })
+}
+
+// A closed pool leaves nothing behind, also when it never reached its ensemble.
+func TestCloseEndsEverything(t *testing.T) {
+	ignore := goleak.IgnoreCurrent()
+	pool := zookeeper.New(options())
+	for _, connect := range []string{chroot(t, shared), "127.0.0.1:1"} {
+		parsed, err := zktypes.ParseConnectString(connect)
+		require.NoError(t, err)
+		s, err := pool.Session(zookeeper.Target{Connect: parsed, Credential: alice})
+		require.NoError(t, err)
+		_, err = s.Observe(deadline(t), "/x", zookeeper.Subscription{Key: "me"})
+		require.Equal(t, connect == "127.0.0.1:1", isUnavailable(err), "%v", err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	require.NoError(t, pool.Close(ctx))
+	_, err := pool.Session(zookeeper.Target{})
+	require.True(t, isUnavailable(err), "%v", err)
+	goleak.VerifyNone(t, ignore)
 }

@@ -2,6 +2,7 @@ package acceptance_test
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -64,6 +65,7 @@ func TestOutage(t *testing.T) {
 	const count = 20
 	f.many(count)
 	made := f.znode("/many/" + name(0))
+	passes := f.passes()
 	ensemble.Server(0).Kill()
 	for i := range count {
 		obj := f.not(name(i), v1alpha1.ReasonEnsembleUnavailable)
@@ -86,7 +88,12 @@ func TestOutage(t *testing.T) {
 	require.Equal(t, 1, f.metric("holdfast_zookeeper_breaker_openings_total"))
 	require.Zero(t, f.count("delete"))
 	require.LessOrEqual(t, f.events(name(0))[v1alpha1.ReasonEnsembleUnavailable], 1)
+	// Each object: one pass at the opening, one at the closing, and those that its own writes wake.
+	require.LessOrEqual(t, f.passes()-passes, 8*count, "passes from the outage to its end")
 }
+
+// passes is the number of passes that the operator has made: each is logged.
+func (f *fixture) passes() int { return strings.Count(f.logs.String(), `"msg":"pass"`) }
 
 // A session that expires takes its watches with it: what happened meanwhile is put right, and later drift is seen.
 func TestExpiry(t *testing.T) {
@@ -191,4 +198,25 @@ func TestDeletionWithoutItsSecret(t *testing.T) {
 	f.remove("x")
 	f.gone("x")
 	f.absent("/x")
+}
+
+// Two of three servers that hang are a lost quorum, too: connections stay open, and nobody answers.
+func TestHangingServers(t *testing.T) {
+	ensemble := zktest.Start(t, 3)
+	f := start(t, ensemble.ConnectString())
+	f.many(3)
+	followers := ensemble.Followers()
+	for _, server := range followers {
+		server.Pause(t)
+	}
+	f.edit(name(0), text("edited"))
+	f.not(name(0), v1alpha1.ReasonEnsembleUnavailable)
+	for _, server := range followers {
+		server.Resume(t)
+	}
+	f.holds("/many/"+name(0), "edited")
+	for i := range 3 {
+		f.ready(name(i))
+	}
+	require.Zero(t, f.count("delete"))
 }

@@ -17,11 +17,13 @@ import (
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	eventsv1 "k8s.io/api/events/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -168,7 +170,7 @@ func (f *fixture) run(settings ...setting) {
 	require.NoError(f, err)
 	byObject, err := core.Cache()
 	require.NoError(f, err)
-	mgr, err := ctrl.NewManager(env.Config, ctrl.Options{
+	mgr, err := ctrl.NewManager(f.config(), ctrl.Options{
 		Scheme: newScheme(f), Logger: logr.FromSlogHandler(log.Handler()),
 		Cache:      cache.Options{DefaultNamespaces: map[string]cache.Config{f.ns: {}}, ByObject: byObject},
 		Controller: ctrlconfig.Controller{SkipNameValidation: new(true)},
@@ -195,6 +197,23 @@ func (f *fixture) run(settings ...setting) {
 		})
 	}
 	f.Cleanup(f.stop)
+}
+
+// config connects the operator as somebody who may do in the namespace what the operator is installed with, and no more.
+func (f *fixture) config() *rest.Config {
+	f.Helper()
+	meta := metav1.ObjectMeta{Namespace: f.ns, Name: "operator"}
+	role := &rbacv1.Role{ObjectMeta: meta, Rules: crds.TenantRules()}
+	require.NoError(f, client.IgnoreAlreadyExists(f.client.Create(f.ctx, role)))
+	binding := &rbacv1.RoleBinding{
+		ObjectMeta: meta,
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: "operator"},
+		Subjects:   []rbacv1.Subject{{Kind: rbacv1.UserKind, APIGroup: rbacv1.GroupName, Name: "operator-of-" + f.ns}},
+	}
+	require.NoError(f, client.IgnoreAlreadyExists(f.client.Create(f.ctx, binding)))
+	config := rest.CopyConfig(env.Config)
+	config.Impersonate = rest.ImpersonationConfig{UserName: "operator-of-" + f.ns}
+	return config
 }
 
 // object makes a ZooKeeperConfig of the path and the data, changed by the functions.
