@@ -1,7 +1,7 @@
 # `make up` and `make test` need nothing but Go, git, make and root on a Debian-like machine.
 # What the targets do stands in the scripts that they call.
 .DEFAULT_GOAL := help
-.PHONY: help up down status test test-unit test-e2e bench lint generate render images push tools
+.PHONY: help up down status test test-unit test-e2e robustness bench lint generate render images push tools
 
 export CGO_ENABLED ?= 0
 
@@ -24,6 +24,9 @@ test-unit: ## Run all tests but the end-to-end ones (real etcd, API server, Pulu
 
 test-e2e: ## Run the tests on a local cluster of their own
 	@tools/dev/test-e2e.sh
+
+robustness: ## Run lease services under faults for long and check what clients saw: make robustness DURATION=10m SEED=1
+	@DURATION=$(DURATION) RUNS=$(RUNS) SEED=$(SEED) CLUSTERS=$(CLUSTERS) tools/dev/robustness.sh
 
 bench: ## Measure against named peers, write docs/performance.md
 	@tools/dev/bench.sh

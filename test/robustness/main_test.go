@@ -23,6 +23,7 @@ var (
 	duration = flag.Duration("robustness.duration", 0, "start new runs for this long, whatever their number; 0: as many as -robustness.runs says")
 	long     = flag.Bool("robustness.long", false, "whether tests that have a short form run in the long one")
 	clusters = flag.Int("robustness.clusters", 1, "number of clusters that runs are made on at a time")
+	only     = flag.String("robustness.faults", "", "draw only from these faults, divided by commas; empty: from all")
 	failures = flag.String("robustness.failures", "", "folder for the histories that cannot be explained; empty: none are kept")
 )
 

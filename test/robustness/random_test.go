@@ -64,6 +64,9 @@ func run(ctx context.Context, c *lab.Cluster, number uint64, faults ...fault) (o
 		err = watcher.Await(ctx, h)
 	}
 	out.relists = watcher.Relists()
+	if bound := faults[0].bound; len(faults) == 1 && bound > 0 && out.outage > bound {
+		err = errors.Join(err, fmt.Errorf("calls about a name went without an answer for %s; at most %s is allowed", out.outage, bound))
+	}
 	if violation := history.Check(h); violation != nil {
 		err = errors.Join(err, violation)
 		if *failures != "" {
@@ -96,6 +99,9 @@ func (o *outcome) count(h *history.History) {
 // schedule draws the faults of a run: each kind in turn, and every fourth time another one with it.
 func schedule(number uint64) []fault {
 	all := allFaults()
+	if *only != "" {
+		all = slices.DeleteFunc(all, func(f fault) bool { return !slices.Contains(strings.Split(*only, ","), f.name) })
+	}
 	rng := rand.New(rand.NewPCG(*seed, number))
 	order := rand.New(rand.NewPCG(*seed, number/uint64(len(all)))).Perm(len(all))
 	faults := []fault{all[order[number%uint64(len(all))]]}

@@ -26,21 +26,29 @@ const (
 
 // fault is one that can be drawn. Some need clients in a process of their own.
 type fault struct {
-	name   string
-	child  bool
+	name  string
+	child bool
+	// bound is how long calls about a name may go without an answer; 0: as long as the fault and the repair take.
+	bound  time.Duration
 	inject func(ctx context.Context, w *world, rng *rand.Rand, lasts time.Duration) error
+}
+
+// bounds are those of faults that the service gets over while they last.
+var bounds = map[string]time.Duration{
+	// An etcd election, the wait for an answer that does not come any more, and a second to spare.
+	"etcd-leader-killed": 4500 * time.Millisecond,
 }
 
 func allFaults() []fault {
 	faults := []fault{
-		{"holders-paused", true, func(ctx context.Context, w *world, _ *rand.Rand, lasts time.Duration) error {
+		{name: "holders-paused", child: true, inject: func(ctx context.Context, w *world, _ *rand.Rand, lasts time.Duration) error {
 			if err := w.child.Signal(syscall.SIGSTOP); err != nil {
 				return err
 			}
 			lab.Sleep(ctx, lasts+load.TTL)
 			return w.child.Signal(syscall.SIGCONT)
 		}},
-		{"holders-killed", true, func(ctx context.Context, w *world, _ *rand.Rand, lasts time.Duration) error {
+		{name: "holders-killed", child: true, inject: func(ctx context.Context, w *world, _ *rand.Rand, lasts time.Duration) error {
 			err := w.child.Kill()
 			w.child = nil
 			lab.Sleep(ctx, lasts)
@@ -48,7 +56,7 @@ func allFaults() []fault {
 		}},
 	}
 	for _, f := range lab.Faults() {
-		faults = append(faults, fault{name: f.Name, inject: func(ctx context.Context, w *world, rng *rand.Rand, lasts time.Duration) error {
+		faults = append(faults, fault{name: f.Name, bound: bounds[f.Name], inject: func(ctx context.Context, w *world, rng *rand.Rand, lasts time.Duration) error {
 			return f.Inject(ctx, w.Cluster, rng, lasts)
 		}})
 	}

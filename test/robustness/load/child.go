@@ -23,9 +23,12 @@ type instructions struct {
 	RegistersURL string
 }
 
-// Child makes the process one of clients if it was started by StartChild, and returns false otherwise. Their operations go to
+// Child makes the process one of clients if it was started by StartChild or StartCrowd, and returns false otherwise. Their operations go to
 // the standard output.
 func Child() (bool, error) {
+	if text, ok := os.LookupEnv(crowdEnv); ok {
+		return true, crowd(context.Background(), text, os.Stdout)
+	}
 	text, ok := os.LookupEnv(childEnv)
 	if !ok {
 		return false, nil

@@ -92,6 +92,8 @@ type Load struct {
 	Names     []Name
 	Recorder  *history.Recorder `json:"-"`
 	Registers history.Guarded   `json:"-"`
+	// Think is how long a holder takes at most between reading a register and writing it; 0: mostly no time.
+	Think time.Duration
 	// First is the number of the first client.
 	First int
 	// Raw, Leases and Sessions are how many clients make calls of their own, use leases of the Go client, and its sessions.
@@ -167,7 +169,10 @@ func (c *client) upTo(most time.Duration) time.Duration {
 // increment writes to the register of a hold, and returns false when the token was refused.
 func (c *client) increment(ctx context.Context, name string, token int64) (bool, error) {
 	return history.Increment(c.Registers, c.id, name, token, func() {
-		if c.rng.IntN(4) == 0 {
+		switch {
+		case c.Think > 0:
+			lab.Sleep(ctx, c.upTo(c.Think))
+		case c.rng.IntN(4) == 0:
 			lab.Sleep(ctx, c.upTo(10*time.Millisecond))
 		}
 	})
