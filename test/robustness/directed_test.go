@@ -24,6 +24,7 @@ import (
 
 // TestDirected runs, on one cluster, what a random schedule is unlikely to hit.
 func TestDirected(t *testing.T) {
+	besideOthers(t)
 	c := startCluster(t)
 	t.Run("requests that arrive two TTLs late are refused by their token", func(t *testing.T) { lateRequests(t, c) })
 	t.Run("a paused holder's write is refused", func(t *testing.T) { pausedHolder(t, c) })

@@ -19,7 +19,7 @@ import (
 
 var (
 	seed     = flag.Uint64("robustness.seed", 1, "the schedule of faults and what clients do are drawn from this")
-	runs     = flag.Int("robustness.runs", 6, "number of faulted runs")
+	runs     = flag.Int("robustness.runs", 4, "number of faulted runs")
 	duration = flag.Duration("robustness.duration", 0, "start new runs for this long, whatever their number; 0: as many as -robustness.runs says")
 	long     = flag.Bool("robustness.long", false, "whether tests that have a short form run in the long one")
 	clusters = flag.Int("robustness.clusters", 1, "number of clusters that runs are made on at a time")
@@ -52,6 +52,14 @@ var binariesOnce = sync.OnceValues(func() (lab.Binaries, error) {
 	}
 	return lab.Binaries{Etcd: filepath.Join(assets, "etcd"), LeaseService: service}, nil
 })
+
+// besideOthers lets a test run beside others in the short form, where nothing is measured.
+func besideOthers(t *testing.T) {
+	t.Helper()
+	if !*long {
+		t.Parallel()
+	}
+}
 
 // startCluster starts a cluster of three replicas that ends with the test.
 func startCluster(t *testing.T) *lab.Cluster {

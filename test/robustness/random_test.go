@@ -113,6 +113,7 @@ func schedule(number uint64) []fault {
 
 // TestRandomFaults makes runs with faults drawn from the seed. The flags make it long.
 func TestRandomFaults(t *testing.T) {
+	besideOthers(t)
 	ctx := t.Context()
 	began := time.Now()
 	var mu sync.Mutex
