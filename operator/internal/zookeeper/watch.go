@@ -34,13 +34,15 @@ type Subscription struct {
 // watches are the znodes that a session keeps current. It is guarded by the session's mutex.
 type watches struct {
 	entries map[string]*entry
-	byKey   map[string]map[string]struct{}
+	// byKey has the paths of each party. Lists, here and in entry: most have one element, and a map of one costs as
+	// much as all the rest.
+	byKey map[string][]string
 }
 
 // entry is what is known of one znode. Its path is the full one, with the chroot.
 type entry struct {
 	path string
-	subs map[string]Subscription
+	subs []Subscription
 	// node is the last observation; seen tells that there was one, known that no change was heard of since.
 	node        zktypes.Node
 	seen, known bool
@@ -57,7 +59,7 @@ type entry struct {
 }
 
 func newWatches() watches {
-	return watches{entries: map[string]*entry{}, byKey: map[string]map[string]struct{}{}}
+	return watches{entries: map[string]*entry{}, byKey: map[string][]string{}}
 }
 
 func (w *watches) disarmAll() {
@@ -75,21 +77,29 @@ func (e *entry) outdate() {
 // notifications returns the callbacks of everybody but one.
 func (e *entry) notifications(but string) []func() {
 	var out []func()
-	for key, sub := range e.subs {
-		if key != but && sub.Notify != nil {
+	for _, sub := range e.subs {
+		if sub.Key != but && sub.Notify != nil {
 			out = append(out, sub.Notify)
 		}
 	}
 	return out
 }
 
-func (e *entry) withData() bool {
-	for _, sub := range e.subs {
-		if sub.WithData {
-			return true
-		}
+func (e *entry) subscriber(key string) int {
+	return slices.IndexFunc(e.subs, func(sub Subscription) bool { return sub.Key == key })
+}
+
+// subscribe adds or replaces a subscription.
+func (e *entry) subscribe(sub Subscription) {
+	if at := e.subscriber(sub.Key); at >= 0 {
+		e.subs[at] = sub
+		return
 	}
-	return false
+	e.subs = append(e.subs, sub)
+}
+
+func (e *entry) withData() bool {
+	return slices.ContainsFunc(e.subs, func(sub Subscription) bool { return sub.WithData })
 }
 
 // Observe returns what is known of a znode, and from then on keeps it current for the subscriber: the first call
@@ -100,18 +110,17 @@ func (s *Session) Observe(ctx context.Context, path string, sub Subscription) (z
 	s.mu.Lock()
 	e, ok := s.watches.entries[full]
 	if !ok {
-		e = &entry{path: full, subs: map[string]Subscription{}}
+		e = &entry{path: full}
 		s.watches.entries[full] = e
 		s.opts.Metrics.watching(s.ens.name, 1)
 	}
 	if sub.WithData && !e.withData() {
 		e.outdate()
 	}
-	e.subs[sub.Key] = sub
-	if s.watches.byKey[sub.Key] == nil {
-		s.watches.byKey[sub.Key] = map[string]struct{}{}
+	e.subscribe(sub)
+	if paths := s.watches.byKey[sub.Key]; !slices.Contains(paths, full) {
+		s.watches.byKey[sub.Key] = append(paths, full)
 	}
-	s.watches.byKey[sub.Key][full] = struct{}{}
 	s.mu.Unlock()
 	if !s.ens.breaker.closed() {
 		return zktypes.Node{}, &UnavailableError{Ensemble: s.ens.name, Open: true, Err: errBreakerOpen}
@@ -130,22 +139,22 @@ func (s *Session) Forget(path, key string) {
 func (s *Session) ForgetAll(key string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for _, full := range slices.Collect(maps.Keys(s.watches.byKey[key])) {
+	for _, full := range slices.Clone(s.watches.byKey[key]) {
 		s.forget(full, key)
 	}
 }
 
 // forget leaves the watch at the server, since the library cannot take one back: it fires once more, unheard.
 func (s *Session) forget(full, key string) {
-	delete(s.watches.byKey[key], full)
-	if len(s.watches.byKey[key]) == 0 {
+	paths := slices.DeleteFunc(s.watches.byKey[key], func(path string) bool { return path == full })
+	if s.watches.byKey[key] = paths; len(paths) == 0 {
 		delete(s.watches.byKey, key)
 	}
 	e, ok := s.watches.entries[full]
 	if !ok {
 		return
 	}
-	delete(e.subs, key)
+	e.subs = slices.DeleteFunc(e.subs, func(sub Subscription) bool { return sub.Key == key })
 	if len(e.subs) == 0 {
 		delete(s.watches.entries, full)
 		s.opts.Metrics.watching(s.ens.name, -1)
@@ -244,9 +253,9 @@ func (s *Session) notifyAll() {
 	s.mu.Lock()
 	byKey := map[string]func(){}
 	for _, e := range s.watches.entries {
-		for key, sub := range e.subs {
+		for _, sub := range e.subs {
 			if sub.Notify != nil {
-				byKey[key] = sub.Notify
+				byKey[sub.Key] = sub.Notify
 			}
 		}
 	}

@@ -5,7 +5,6 @@ import (
 	"sync"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/clock"
@@ -19,6 +18,7 @@ import (
 	v1alpha1 "github.com/holdfast-io/holdfast/operator/api/v1alpha1"
 	"github.com/holdfast-io/holdfast/operator/internal/component"
 	"github.com/holdfast-io/holdfast/operator/internal/reconcile"
+	"github.com/holdfast-io/holdfast/operator/internal/secrets"
 	"github.com/holdfast-io/holdfast/operator/internal/zookeeper/shared"
 )
 
@@ -41,10 +41,9 @@ type Options struct {
 func Component(options Options) component.Component {
 	return component.Component{
 		Name:        Name,
-		DependsOn:   []string{shared.Name},
+		DependsOn:   []string{shared.Name, secrets.Name},
 		AddToScheme: v1alpha1.AddToScheme,
 		Cache: map[client.Object]cache.ByObject{
-			&corev1.Secret{}:    {Field: secretsOfUse(), Transform: slim},
 			&corev1.ConfigMap{}: {Transform: slim},
 		},
 		Setup: func(ctx context.Context, mgr ctrl.Manager) error {
@@ -73,15 +72,6 @@ func setup(ctx context.Context, mgr ctrl.Manager, options Options, sessions Sess
 				WatchesRawSource(wake.source())
 		},
 	})
-}
-
-// secretsOfUse leaves the Secrets out of the cache that no ZooKeeperConfig has a use for, and that are large or many.
-func secretsOfUse() fields.Selector {
-	return fields.AndSelectors(
-		fields.OneTermNotEqualSelector("type", "helm.sh/release.v1"),
-		fields.OneTermNotEqualSelector("type", string(corev1.SecretTypeServiceAccountToken)),
-		fields.OneTermNotEqualSelector("type", string(corev1.SecretTypeDockerConfigJson)),
-	)
 }
 
 // slim drops the metadata that nothing here looks at.

@@ -59,7 +59,7 @@ type gatherer struct {
 
 func (c *controller) gather(ctx context.Context, reader client.Reader, obj *v1alpha1.ZooKeeperConfig) (Observation, error) {
 	g := &gatherer{
-		controller: c, key: keyOf(obj), watched: watched{},
+		controller: c, key: keyOf(obj),
 		resolver: resolver{ctx: ctx, reader: reader, obj: obj, settings: c.settings},
 	}
 	if err := g.wanted(); err != nil {
@@ -110,7 +110,7 @@ func (g *gatherer) wanted() error {
 	if g.out.session, g.out.node, err = g.look(target, path); err != nil {
 		return err
 	}
-	g.remember(target)
+	g.memory.worked(g.key, g.out.session, target)
 	g.assign()
 	return nil
 }
@@ -218,7 +218,9 @@ func (g *gatherer) look(target zookeeper.Target, path string) (Session, zktypes.
 	if err != nil {
 		return nil, zktypes.Node{}, g.unavailable(err)
 	}
-	g.watched.add(session, path)
+	if !g.watched.has(session, path) {
+		g.watched = append(g.watched, watchedZnode{session, path})
+	}
 	node, err := session.Observe(g.ctx, path, g.subscription(g.obj))
 	if err != nil {
 		return session, zktypes.Node{}, g.unavailable(err)
@@ -254,15 +256,6 @@ func unknown(away *zookeeper.UnavailableError) error {
 		after = 0
 	}
 	return reconcile.Unknown(after, v1alpha1.ReasonEnsembleUnavailable, "ZooKeeper %s cannot be reached", away.Ensemble)
-}
-
-func (g *gatherer) remember(target zookeeper.Target) {
-	g.memory.with(g.key, func(r *remembered) {
-		if r.targets == nil {
-			r.targets = map[string]zookeeper.Target{}
-		}
-		r.targets[target.Connect.String()] = target
-	})
 }
 
 // assign finds out what is on record about the znode that was seen.

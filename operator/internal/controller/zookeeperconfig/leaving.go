@@ -131,11 +131,8 @@ func (g *gatherer) targetOfRecord(record v1alpha1.ZnodeRecord) (zookeeper.Target
 	if err == nil || !stalled(err) {
 		return target, err
 	}
-	var known zookeeper.Target
-	var ok bool
-	g.memory.with(g.key, func(r *remembered) { known, ok = r.targets[record.ConnectString] })
-	if ok {
-		return known, nil
+	if known := g.memory.lastTarget(g.key, record.ConnectString); known != nil {
+		return *known, nil
 	}
 	return zookeeper.Target{}, err
 }

@@ -1,6 +1,7 @@
 package zookeeperconfig
 
 import (
+	"slices"
 	"sync"
 	"time"
 
@@ -13,14 +14,16 @@ import (
 type memory struct {
 	mu      sync.Mutex
 	objects map[string]*remembered
+	// targets are shared by the objects that use them.
+	targets map[string]*zookeeper.Target
 }
 
 type remembered struct {
 	// watched are the znodes that the object is subscribed to.
 	watched watched
-	// targets are the last ones that worked, by connect string: a Secret may go before the object that needs it
-	// to clean up.
-	targets map[string]zookeeper.Target
+	// targets are the last ones that worked, one a connect string: a Secret may go before the object that needs
+	// it to clean up.
+	targets []*zookeeper.Target
 	// change is what was done last and not told yet.
 	change *change
 	// denied is a claim whose creation was answered: the znode exists, and somebody else made it.
@@ -31,20 +34,17 @@ type remembered struct {
 	obstacles map[string]obstacle
 }
 
-// watched are znodes that an object is subscribed to, by the keys of their sessions.
-type watched map[string]watchedPaths
+// watched are znodes that an object is subscribed to: one, or two while it moves. Hence a list, which costs a tenth of a
+// map.
+type watched []watchedZnode
 
-type watchedPaths struct {
+type watchedZnode struct {
 	session Session
-	paths   map[string]struct{}
+	path    string
 }
 
-func (w watched) add(session Session, path string) {
-	key := session.Key()
-	if _, ok := w[key]; !ok {
-		w[key] = watchedPaths{session: session, paths: map[string]struct{}{}}
-	}
-	w[key].paths[path] = struct{}{}
+func (w watched) has(session Session, path string) bool {
+	return slices.ContainsFunc(w, func(each watchedZnode) bool { return each.session.Key() == session.Key() && each.path == path })
 }
 
 type change struct {
@@ -57,7 +57,42 @@ type obstacle struct {
 	until time.Time
 }
 
-func newMemory() *memory { return &memory{objects: map[string]*remembered{}} }
+func newMemory() *memory {
+	return &memory{objects: map[string]*remembered{}, targets: map[string]*zookeeper.Target{}}
+}
+
+// worked remembers that an object's target worked. Of each session's target there is one copy; there are as many as
+// credentials were used, and the few bytes of those that were rotated are not worth counting.
+func (m *memory) worked(key string, session Session, target zookeeper.Target) {
+	m.mu.Lock()
+	shared, ok := m.targets[session.Key()]
+	if !ok {
+		shared = &target
+		m.targets[session.Key()] = shared
+	}
+	m.mu.Unlock()
+	m.with(key, func(r *remembered) {
+		for i, known := range r.targets {
+			if known.Connect.String() == target.Connect.String() {
+				r.targets[i] = shared
+				return
+			}
+		}
+		r.targets = append(r.targets, shared)
+	})
+}
+
+// lastTarget returns the last target of an object that worked with a connect string, or nil.
+func (m *memory) lastTarget(key, connect string) (target *zookeeper.Target) {
+	m.with(key, func(r *remembered) {
+		for _, known := range r.targets {
+			if known.Connect.String() == connect {
+				target = known
+			}
+		}
+	})
+	return target
+}
 
 // with calls f on what is remembered of an object.
 func (m *memory) with(key string, f func(*remembered)) {
@@ -89,11 +124,9 @@ func (m *memory) forget(key string) {
 func (m *memory) rewatch(key string, now watched) {
 	var before watched
 	m.with(key, func(r *remembered) { before, r.watched = r.watched, now })
-	for id, each := range before {
-		for path := range each.paths {
-			if _, still := now[id].paths[path]; !still {
-				each.session.Forget(path, key)
-			}
+	for _, each := range before {
+		if !now.has(each.session, each.path) {
+			each.session.Forget(each.path, key)
 		}
 	}
 }
