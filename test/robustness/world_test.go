@@ -18,8 +18,6 @@ import (
 const (
 	// before and after are how long the clients work without a fault.
 	before, after = 300 * time.Millisecond, 900 * time.Millisecond
-	// names is how many leases the clients of a run contend for.
-	names = 12
 	// childClients is the number of the first client in the other process.
 	childClients = 100
 )
@@ -75,10 +73,14 @@ type world struct {
 }
 
 func newLoad(c *lab.Cluster, number uint64) *load.Load {
+	names, raw := 12, 14
+	if *long { // nobody else uses the machine then
+		names, raw = 24, 30
+	}
 	leases := load.Names(fmt.Sprintf("run-%d-%d", *seed, number), names)
 	rec := history.NewRecorder(load.Capacities(leases))
 	l := &load.Load{
-		Names: leases, Recorder: rec, Registers: history.NewRegisters(rec), Raw: 14, Leases: 3, Sessions: 3, Seed: *seed<<32 + number,
+		Names: leases, Recorder: rec, Registers: history.NewRegisters(rec), Raw: raw, Leases: 3, Sessions: 3, Seed: *seed<<32 + number,
 	}
 	for _, r := range c.Replicas {
 		l.Addresses = append(l.Addresses, r.Clients.Address())
