@@ -19,8 +19,9 @@ type plan struct {
 	lasts  time.Duration
 	// clients are the numbers of clients that throughputs are measured with.
 	clients []int
-	// expiring is how many leases expire together.
-	expiring int
+	// expiring is how many leases expire together; peerExpiry says whether etcd's are measured too, which takes long.
+	expiring   int
+	peerExpiry bool
 	// sessions times leasesEach leases live while the idle load is measured for liveFor.
 	sessions, leasesEach int
 	liveFor              time.Duration
@@ -30,7 +31,7 @@ type plan struct {
 
 func fullPlan() plan {
 	return plan{
-		rounds: 3, lasts: time.Second, clients: []int{64, 512}, expiring: 10_000,
+		rounds: 3, lasts: time.Second, clients: []int{64, 512}, expiring: 10_000, peerExpiry: true,
 		sessions: 1000, leasesEach: 100, liveFor: 20 * time.Second, members: []int{1, 3},
 	}
 }
@@ -197,9 +198,14 @@ func (b *bench) profile(ctx context.Context, l load, name string) func() error {
 
 // ratio compares two sides round by round.
 func ratio(ours, theirs []*sample, of func(*sample) float64) spread {
+	return against(ours, of, theirs, of)
+}
+
+// against is ratio of two different numbers.
+func against(ours []*sample, of func(*sample) float64, theirs []*sample, ofTheirs func(*sample) float64) spread {
 	values := make([]float64, len(ours))
 	for i := range ours {
-		values[i] = of(ours[i]) / of(theirs[i])
+		values[i] = of(ours[i]) / ofTheirs(theirs[i])
 	}
 	return newSpread(values)
 }

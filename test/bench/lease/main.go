@@ -21,6 +21,7 @@ import (
 )
 
 type options struct {
+	lasts                                        time.Duration
 	quick                                        bool
 	only, output, page, folder, profile, service string
 }
@@ -35,6 +36,7 @@ func main() {
 	var opts options
 	flag.BoolVar(&opts.quick, "quick", false, "measure less than everything, in under a minute")
 	flag.StringVar(&opts.only, "only", "", "measure these figures only: L1,L2,...; live is the idle load of many leases")
+	flag.DurationVar(&opts.lasts, "time", 0, "measure each side for so long in each round (default: a second, with -quick a half)")
 	flag.StringVar(&opts.output, "json", "", "write the results to this file as JSON")
 	flag.StringVar(&opts.page, "docs", "", "put the table of results into this page")
 	flag.StringVar(&opts.folder, "dir", "", "keep etcd's data in a new folder in this one, which should be on a disk (default the temporary folder)")
@@ -55,6 +57,9 @@ func run(ctx context.Context, opts options) (err error) {
 	b := &bench{plan: fullPlan(), only: map[string]bool{}, profiles: opts.profile, log: os.Stderr}
 	if opts.quick {
 		b.plan = quickPlan()
+	}
+	if opts.lasts > 0 {
+		b.lasts = opts.lasts
 	}
 	if err := b.choose(opts.only); err != nil {
 		return err

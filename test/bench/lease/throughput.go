@@ -9,6 +9,7 @@ import (
 func rate(s *sample) float64      { return s.rate() }
 func entries(s *sample) float64   { return float64(s.used.entries) / float64(s.ops) }
 func serverCPU(s *sample) float64 { return s.perOp(s.used.service + s.used.etcd) }
+func etcdCPU(s *sample) float64   { return s.perOp(s.used.etcd) }
 
 // cycles are L1 and L5: full cycles of acquire and release against etcd's own lock service.
 func (b *bench) cycles(ctx context.Context, s *stand) error {
@@ -31,8 +32,8 @@ func (b *bench) cycles(ctx context.Context, s *stand) error {
 			})
 			b.add(figure{
 				ID: "L5", What: "server CPU per cycle by " + goals.by + " / v3lock's", Clients: clients, Etcd: len(s.etcd),
-				Value: ratio(ours, peer, serverCPU), Goal: atMost(0.1), Unit: times,
-				Ours: shares(ours), Peer: shares(peer),
+				Value: against(ours, serverCPU, peer, etcdCPU), Goal: atMost(0.1), Unit: times,
+				Ours: shares(ours), Peer: etcdShare(peer),
 			})
 		}
 	}
@@ -113,7 +114,7 @@ func (b *bench) reads(ctx context.Context, s *stand) error {
 		})
 		b.add(figure{
 			ID: "L8", What: "server CPU per read / etcd's", Clients: clients, Etcd: len(s.etcd),
-			Value: ratio(samples[0], samples[1], serverCPU), Unit: times, Ours: shares(samples[0]), Peer: shares(samples[1]),
+			Value: against(samples[0], serverCPU, samples[1], etcdCPU), Unit: times, Ours: shares(samples[0]), Peer: etcdShare(samples[1]),
 		})
 		b.add(figure{
 			ID: "L8", What: "calls of etcd made for all these reads", Clients: clients, Etcd: len(s.etcd),
@@ -158,14 +159,15 @@ func perSecond(samples []*sample) string {
 
 // shares says whose processor time an operation takes.
 func shares(samples []*sample) string {
-	of := func(part func(*sample) time.Duration) float64 {
-		return each(samples, func(s *sample) float64 { return s.perOp(part(s)) }).Median
-	}
-	service := of(func(s *sample) time.Duration { return s.used.service })
-	etcd := of(func(s *sample) time.Duration { return s.used.etcd })
-	clients := of(func(s *sample) time.Duration { return s.clientCPU })
-	if service < 1 {
-		return fmt.Sprintf("etcd %.0f µs (clients %.0f)", etcd, clients)
-	}
-	return fmt.Sprintf("service %.0f + etcd %.0f µs (clients %.0f)", service, etcd, clients)
+	return fmt.Sprintf("service %.0f + %s", part(samples, func(s *sample) time.Duration { return s.used.service }), etcdShare(samples))
+}
+
+// etcdShare is shares of what does without the service.
+func etcdShare(samples []*sample) string {
+	return fmt.Sprintf("etcd %.0f µs (clients %.0f)", part(samples, func(s *sample) time.Duration { return s.used.etcd }),
+		part(samples, func(s *sample) time.Duration { return s.clientCPU }))
+}
+
+func part(samples []*sample, of func(*sample) time.Duration) float64 {
+	return each(samples, func(s *sample) float64 { return s.perOp(of(s)) }).Median
 }

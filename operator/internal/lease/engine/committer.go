@@ -14,6 +14,13 @@ import (
 const (
 	insistFirst = 20 * time.Millisecond
 	insistMost  = time.Second
+	// After a batch with ops that nobody waits for, the next such may come after laterPause times as long as it took, but
+	// after laterMost at most. So when very many leases expire together, the store is most of the time free for those who
+	// wait, and still a hundred batches take no more than a second.
+	laterPause = 2
+	laterMost  = 8 * time.Millisecond
+	// laterShare is how many of the ops somebody waits for go into a batch, when there are others whose time has come.
+	laterShare = store.MaxBatchWrites / 2
 )
 
 // committer commits the ops of all shards of one session, one batch at a time: whatever is queued while a
@@ -29,9 +36,13 @@ type committer struct {
 	// trouble is why the batch under way could not be committed so far; nil while all is well.
 	trouble atomic.Pointer[string]
 
-	mu    sync.Mutex
-	queue []store.BatchOp
-	wake  chan struct{}
+	mu sync.Mutex
+	// queue has the ops that somebody waits for, later the others.
+	queue, later []store.BatchOp
+	wake         chan struct{}
+
+	// laterFrom is when ops of later may be taken again. It belongs to run.
+	laterFrom time.Time
 }
 
 func newCommitter(s store.Store, cursor *store.Cursor, metrics *Metrics) *committer {
@@ -39,10 +50,14 @@ func newCommitter(s store.Store, cursor *store.Cursor, metrics *Metrics) *commit
 }
 
 // add queues ops. Two ops of one name are never queued at a time (core.Shard sees to that), so that no
-// batch writes a key twice.
-func (c *committer) add(ops ...store.BatchOp) {
+// batch writes a key twice, and their order does not matter.
+func (c *committer) add(later bool, ops ...store.BatchOp) {
 	c.mu.Lock()
-	c.queue = append(c.queue, ops...)
+	if later {
+		c.later = append(c.later, ops...)
+	} else {
+		c.queue = append(c.queue, ops...)
+	}
 	c.mu.Unlock()
 	select {
 	case c.wake <- struct{}{}:
@@ -50,31 +65,53 @@ func (c *committer) add(ops ...store.BatchOp) {
 	}
 }
 
-func (c *committer) take() []store.BatchOp {
+// take returns the next batch. If there is none now but may be later, it says how long to wait.
+func (c *committer) take(now time.Time) (batch []store.BatchOp, paced bool, wait time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	n := store.Fits(c.queue)
-	batch := slices.Clone(c.queue[:n])
-	rest := copy(c.queue, c.queue[n:])
-	clear(c.queue[rest:])
-	c.queue = c.queue[:rest]
-	return batch
+	if len(c.later) == 0 || now.Before(c.laterFrom) {
+		if len(c.queue) == 0 && len(c.later) > 0 {
+			return nil, false, c.laterFrom.Sub(now)
+		}
+		return cut(&c.queue, store.Fits(c.queue)), false, 0
+	}
+	waited := min(len(c.queue), laterShare)
+	candidates := slices.Concat(c.queue[:waited], c.later[:min(len(c.later), store.MaxBatchWrites)])
+	n := store.Fits(candidates)
+	return append(cut(&c.queue, min(n, waited)), cut(&c.later, max(0, n-waited))...), true, 0
+}
+
+// cut takes the first n ops out of a queue.
+func cut(queue *[]store.BatchOp, n int) []store.BatchOp {
+	ops := slices.Clone((*queue)[:n])
+	*queue = slices.Delete(*queue, 0, n)
+	return ops
 }
 
 // run commits until the context ends or the session is lost, and says why it stopped.
 func (c *committer) run(ctx context.Context) error {
 	for {
-		batch := c.take()
+		began := time.Now()
+		batch, paced, wait := c.take(began)
 		if len(batch) == 0 {
+			var timer <-chan time.Time
+			if wait > 0 {
+				timer = time.After(wait)
+			}
 			select {
 			case <-ctx.Done():
 				return ctx.Err()
 			case <-c.wake:
+			case <-timer:
 			}
 			continue
 		}
 		if err := c.commit(ctx, batch); err != nil {
 			return err
+		}
+		if paced {
+			ended := time.Now()
+			c.laterFrom = ended.Add(min(laterPause*ended.Sub(began), laterMost))
 		}
 	}
 }
@@ -110,7 +147,7 @@ func (c *committer) discard(batch []store.BatchOp, shards []int) []store.BatchOp
 	dead := func(op store.BatchOp) bool { return lost[op.Claim] }
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.queue = slices.DeleteFunc(c.queue, dead)
+	c.queue, c.later = slices.DeleteFunc(c.queue, dead), slices.DeleteFunc(c.later, dead)
 	return slices.DeleteFunc(batch, dead)
 }
 

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"slices"
 	"sync"
 
 	"github.com/holdfast-io/holdfast/operator/internal/lease/core"
@@ -23,6 +24,8 @@ type slot struct {
 	// follow has the followers of each hold, as a list.
 	follow map[holdKey]*Follower
 	out    core.Output
+	// ticking says that what is put out was decided by the time, not by a call: nobody waits for an end.
+	ticking bool
 	// holds and waiters are what this slot adds to the engine's sums.
 	holds, waiters, owned int64
 }
@@ -131,7 +134,9 @@ func (s *slot) tick(e *Engine, now core.Instant) {
 	}
 	if next, ok := s.shard.Next(); ok && next <= now {
 		s.shard.Tick(now, &s.out)
+		s.ticking = true
 		s.deliver(e)
+		s.ticking = false
 	}
 }
 
@@ -156,12 +161,9 @@ func (s *slot) deliver(e *Engine) {
 			call.to.Receive(call, r)
 		}
 	}
-	if len(s.out.Ops) > 0 {
-		ops := make([]store.BatchOp, len(s.out.Ops))
-		for i, op := range s.out.Ops {
-			ops[i] = store.BatchOp{Shard: s.index, Claim: s.claim, Op: op}
-		}
-		s.session.committer.add(ops...)
+	for _, op := range s.out.Ops {
+		later := s.ticking && !slices.ContainsFunc(op.Writes, func(w core.Write) bool { return w.Hold != nil })
+		s.session.committer.add(later, store.BatchOp{Shard: s.index, Claim: s.claim, Op: op})
 	}
 	for _, n := range s.out.Notices {
 		if n.Ended != 0 {
