@@ -51,7 +51,7 @@ const (
 type Client struct {
 	service   leasev1.LeaseServiceClient
 	elections leasev1.ElectionServiceClient
-	conn      *grpc.ClientConn // nil if it is not ours to close
+	router    *router // nil if the connection is not ours
 	// ctx ends with Close, and with it all leases and sessions.
 	ctx    context.Context //nolint:containedctx // see above
 	cancel context.CancelCauseFunc
@@ -59,13 +59,20 @@ type Client struct {
 
 // Dial makes a client of the service at an address, host:port. It needs transport credentials among the options, as
 // grpc.NewClient does, and connects when it is first used.
+//
+// If several replicas serve, the client asks each one directly about the names it serves, and opens its sessions at a
+// random one. It learns their addresses from the service. It uses one only while a connection to it is up and it has
+// proved to be the replica that is meant; everything else goes to the given address, where any replica can answer. So the
+// given address may be that of a load balancer or of a port-forward, and the others need not be reachable. With TLS the
+// replicas must have certificates for the given address too. A client that shall connect to nothing but the given address
+// is made with New.
 func Dial(address string, options ...grpc.DialOption) (*Client, error) {
-	conn, err := grpc.NewClient(address, append(DialOptions(), options...)...)
+	router, err := newRouter(address, options)
 	if err != nil {
 		return nil, fmt.Errorf("lease service at %q: %w", address, err)
 	}
-	client := New(conn)
-	client.conn = conn
+	client := New(router)
+	client.router = router
 	return client, nil
 }
 
@@ -82,24 +89,36 @@ func DialOptions() []grpc.DialOption {
 	}
 }
 
-// New makes a client on a connection, which stays the caller's to close. See DialOptions.
+// New makes a client on a connection, which stays the caller's to close, and uses no other. See DialOptions.
 func New(conn grpc.ClientConnInterface) *Client {
 	c := &Client{service: leasev1.NewLeaseServiceClient(conn), elections: leasev1.NewElectionServiceClient(conn)}
 	c.ctx, c.cancel = context.WithCancelCause(context.Background())
 	return c
 }
 
-// Close gives up all leases and sessions without telling the service, where they expire after their TTLs, and closes the connection
+// Close gives up all leases and sessions without telling the service, where they expire after their TTLs, and closes the connections
 // that Dial made. Release what shall be free at once before.
 func (c *Client) Close() error {
 	c.cancel(ErrClientClosed)
-	if c.conn == nil {
+	if c.router == nil {
 		return nil
 	}
-	if err := c.conn.Close(); err != nil {
+	if err := c.router.close(); err != nil {
 		return fmt.Errorf("close the connection to the lease service: %w", err)
 	}
 	return nil
+}
+
+// sessionAt says where to open a session: at a random replica, so that sessions spread; nil: at the given address.
+func (c *Client) sessionAt() (leasev1.LeaseServiceClient, *replica) {
+	if c.router == nil {
+		return c.service, nil
+	}
+	c.router.start()
+	if p := c.router.pick(); p != nil {
+		return leasev1.NewLeaseServiceClient(p.conn), p
+	}
+	return leasev1.NewLeaseServiceClient(c.router.given), nil
 }
 
 // Service returns the plain gRPC client, for what this package does not wrap.
@@ -175,7 +194,9 @@ func (c *Client) acquire(ctx context.Context, name string, wait *leasev1.Wait, o
 		if err == nil {
 			return c.start(ctx, c.unary(newLease(c.ctx, granted, sent)))
 		}
-		if status.Code(err) != codes.Unavailable {
+		if requestEnded(err) {
+			req.RequestId = NewRequestID()
+		} else if status.Code(err) != codes.Unavailable {
 			return nil, Typed(name, err)
 		}
 		if !sleep(ctx, jittered(pause)) {

@@ -80,3 +80,19 @@ func heldError(name string, st *status.Status, err error) error {
 	}
 	return held
 }
+
+// errorInfo returns what the service says about the reason of an error; nil if it says nothing.
+func errorInfo(err error) *errdetails.ErrorInfo {
+	for _, detail := range status.Convert(err).Details() {
+		if info, ok := detail.(*errdetails.ErrorInfo); ok && info.GetDomain() == "lease.dist.system" {
+			return info
+		}
+	}
+	return nil
+}
+
+func reason(err error) string { return errorInfo(err).GetReason() }
+
+// requestEnded says that the hold a request id got is over: the service took it back because the connection broke before it
+// could answer. A new request id is needed, and safe, since nobody was told of that hold.
+func requestEnded(err error) bool { return reason(err) == "REQUEST_ENDED" }

@@ -11,7 +11,6 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
-	"google.golang.org/protobuf/proto"
 
 	spb "google.golang.org/genproto/googleapis/rpc/status"
 
@@ -41,15 +40,17 @@ type Session struct {
 
 	sendMu sync.Mutex // one message at a time; never held together with mu
 
-	mu       sync.Mutex
-	closing  bool
-	stream   stream // nil while there is none
-	fresh    chan struct{}
-	id       uint64
-	calls    map[uint64]chan answer
-	leases   map[leaseKey]*kept
-	beats    map[uint64]core.Instant
-	interval time.Duration
+	mu      sync.Mutex
+	closing bool
+	stream  stream // nil while there is none
+	// breakStream ends the stream when it does not answer.
+	breakStream func()
+	fresh       chan struct{}
+	id          uint64
+	calls       map[uint64]chan answer
+	leases      map[leaseKey]*kept
+	beats       map[uint64]core.Instant
+	interval    time.Duration
 }
 
 type leaseKey struct {
@@ -100,244 +101,6 @@ func (c *Client) NewSession(ctx context.Context, options ...Option) (*Session, e
 	}
 }
 
-// run keeps a stream open until the session ends.
-func (s *Session) run() {
-	defer close(s.ended)
-	for pause := retryFirst; !s.over(); pause = min(2*pause, retryMost) {
-		opened, err := s.serve()
-		if opened {
-			pause = retryFirst
-		}
-		s.broken()
-		if code := status.Code(err); code == codes.InvalidArgument || code == codes.Unimplemented || code == codes.PermissionDenied {
-			s.cancel(fmt.Errorf("open a session: %w", err)) // trying again would not help
-			return
-		}
-		if s.over() {
-			return
-		}
-		sleep(s.ctx, jittered(pause))
-	}
-}
-
-func (s *Session) over() bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.closing || s.ctx.Err() != nil
-}
-
-// serve opens a stream and handles what comes, until it breaks.
-func (s *Session) serve() (opened bool, err error) {
-	ctx, cancel := context.WithCancel(s.ctx)
-	defer cancel()
-	st, err := s.client.service.Session(ctx)
-	if err != nil {
-		return false, err
-	}
-	s.mu.Lock()
-	s.id++
-	open := proto.CloneOf(s.open)
-	for key, k := range s.leases {
-		k.since = notCovered
-		open.Attach = append(open.Attach, &leasev1.SessionAttach{Name: key.name, Token: key.token})
-	}
-	id := s.id
-	s.beats[id] = now() // what is attached is renewed at the earliest now
-	s.mu.Unlock()
-	if err := st.Send(&leasev1.SessionRequest{Id: id, Message: &leasev1.SessionRequest_Open{Open: open}}); err != nil {
-		return false, err
-	}
-	for {
-		response, err := st.Recv()
-		if err != nil {
-			return opened, err
-		}
-		if m := response.GetOpened(); m != nil {
-			opened = true
-			s.connected(st, m)
-			continue
-		}
-		s.handle(id, response)
-	}
-}
-
-func (s *Session) connected(st stream, m *leasev1.SessionOpened) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.stream, s.interval = st, m.GetHeartbeatInterval().AsDuration()
-	close(s.fresh)
-	s.once.Do(func() { close(s.ready) })
-}
-
-// broken fails the calls under way, which are then made again.
-func (s *Session) broken() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.stream != nil {
-		s.stream, s.fresh = nil, make(chan struct{})
-	}
-	for id, call := range s.calls {
-		delete(s.calls, id)
-		call <- answer{err: errBroken}
-	}
-	clear(s.beats)
-}
-
-// handle takes in what the service says. open is the id of the message that opened the stream.
-func (s *Session) handle(open uint64, r *leasev1.SessionResponse) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	switch m := r.GetMessage().(type) {
-	case *leasev1.SessionResponse_HeartbeatAck:
-		s.acknowledged(r.GetId(), m.HeartbeatAck)
-	case *leasev1.SessionResponse_Attached:
-		if k := s.leases[leaseKey{m.Attached.GetName(), m.Attached.GetToken()}]; k != nil {
-			k.since = s.id
-			k.lease.extend(s.beats[open], m.Attached.GetExpiresIn().AsDuration())
-		}
-		s.answered(r)
-	case *leasev1.SessionResponse_Lost:
-		s.lose(leaseKey{m.Lost.GetName(), m.Lost.GetToken()}, ErrNotHeld)
-	case *leasev1.SessionResponse_RevokeRequested:
-		if k := s.leases[leaseKey{m.RevokeRequested.GetName(), m.RevokeRequested.GetToken()}]; k != nil {
-			k.lease.wanted(m.RevokeRequested.GetRevocation())
-		}
-	case *leasev1.SessionResponse_Granted, *leasev1.SessionResponse_Refused, *leasev1.SessionResponse_Released:
-		if granted := r.GetGranted(); !s.answered(r) && granted != nil {
-			go s.tell(&leasev1.SessionRequest{Message: &leasev1.SessionRequest_Release{Release: &leasev1.ReleaseRequest{
-				Name: granted.GetName(), Token: granted.GetToken(),
-			}}}) // whoever asked has given up
-		}
-	}
-}
-
-// answered gives a message to the call it answers, if that is still waiting. The lock is held.
-func (s *Session) answered(r *leasev1.SessionResponse) bool {
-	call := s.calls[r.GetId()]
-	delete(s.calls, r.GetId())
-	if call != nil {
-		call <- answer{response: r}
-	}
-	return call != nil
-}
-
-func (s *Session) acknowledged(id uint64, ack *leasev1.SessionHeartbeatAck) {
-	sent, ok := s.beats[id]
-	if !ok {
-		return
-	}
-	delete(s.beats, id)
-	s.interval = ack.GetHeartbeatInterval().AsDuration()
-	for _, k := range s.leases {
-		if k.since < id {
-			k.lease.extend(sent, ack.GetExpiresIn().AsDuration())
-		}
-	}
-}
-
-// lose ends a lease. The lock is held.
-func (s *Session) lose(key leaseKey, cause error) {
-	if k := s.leases[key]; k != nil {
-		delete(s.leases, key)
-		k.lease.cancel(cause)
-	}
-}
-
-// beat sends heartbeats, and ends leases whose time is over.
-func (s *Session) beat() {
-	var last core.Instant
-	for {
-		s.mu.Lock()
-		interval, connected := s.interval, s.stream != nil
-		at := int64(now())
-		for key, k := range s.leases {
-			if k.lease.until.Load() <= at {
-				s.lose(key, ErrExpired)
-			}
-		}
-		s.mu.Unlock()
-		if connected && now().Sub(last) >= interval*3/4 {
-			last = now()
-			s.tell(&leasev1.SessionRequest{Message: &leasev1.SessionRequest_Heartbeat{Heartbeat: &leasev1.SessionHeartbeat{}}})
-		}
-		if !sleep(s.ctx, min(max(interval/8, 5*time.Millisecond), lookEvery)) {
-			return
-		}
-	}
-}
-
-// tell sends a message that no caller waits for an answer to. One that is lost with its stream does not matter.
-func (s *Session) tell(r *leasev1.SessionRequest) {
-	s.sendMu.Lock()
-	defer s.sendMu.Unlock()
-	s.mu.Lock()
-	st := s.stream
-	s.id++
-	r.Id = s.id
-	if r.GetHeartbeat() != nil {
-		s.beats[r.GetId()] = now()
-	}
-	s.mu.Unlock()
-	if st != nil {
-		_ = st.Send(r) // Recv tells of a broken stream
-	}
-}
-
-// ask sends a message and waits for its answer, on one stream after another.
-func (s *Session) ask(ctx context.Context, r *leasev1.SessionRequest) (answer, error) {
-	for {
-		a := s.askOnce(ctx, r)
-		if !errors.Is(a.err, errBroken) {
-			return a, a.err
-		}
-	}
-}
-
-func (s *Session) askOnce(ctx context.Context, r *leasev1.SessionRequest) answer {
-	s.mu.Lock()
-	fresh := s.fresh
-	s.mu.Unlock()
-	select {
-	case <-fresh:
-	case <-ctx.Done():
-		return answer{err: ctx.Err()}
-	case <-s.ctx.Done():
-		return answer{err: context.Cause(s.ctx)}
-	}
-	call := make(chan answer, 1)
-	s.sendMu.Lock()
-	s.mu.Lock()
-	st := s.stream
-	if st == nil {
-		s.mu.Unlock()
-		s.sendMu.Unlock()
-		return answer{err: errBroken}
-	}
-	s.id++
-	r = proto.CloneOf(r)
-	r.Id = s.id
-	s.calls[r.GetId()] = call
-	sent := now()
-	s.mu.Unlock()
-	_ = st.Send(r) // Recv tells of a broken stream
-	s.sendMu.Unlock()
-	select {
-	case a := <-call:
-		a.sent, a.stream = sent, st
-		return a
-	case <-ctx.Done():
-	case <-s.ctx.Done():
-	}
-	s.mu.Lock()
-	delete(s.calls, r.GetId())
-	s.mu.Unlock()
-	if ctx.Err() == nil {
-		return answer{err: context.Cause(s.ctx)}
-	}
-	s.tell(&leasev1.SessionRequest{Message: &leasev1.SessionRequest_Cancel{Cancel: &leasev1.SessionCancel{Request: r.GetId()}}})
-	return answer{err: ctx.Err()}
-}
-
 // Acquire waits in line for a lease until it is granted or the context ends. The session keeps it until it is
 // released or lost.
 func (s *Session) Acquire(ctx context.Context, name string, options ...Option) (*Lease, error) {
@@ -362,7 +125,13 @@ func (s *Session) acquire(ctx context.Context, name string, wait *leasev1.Wait, 
 		if got.response.GetGranted() != nil {
 			return s.adopt(ctx, got)
 		}
-		if err = refusal(got.response); status.Code(err) != codes.Unavailable || !sleep(ctx, jittered(pause)) {
+		err = refusal(got.response)
+		if requestEnded(err) {
+			req.RequestId = NewRequestID()
+		} else if status.Code(err) != codes.Unavailable {
+			return nil, Typed(name, err)
+		}
+		if !sleep(ctx, jittered(pause)) {
 			return nil, Typed(name, err)
 		}
 	}

@@ -1,0 +1,313 @@
+package lease
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/holdfast-io/holdfast/operator/internal/lease/core"
+	"github.com/holdfast-io/holdfast/operator/lease/leasev1"
+)
+
+// reopenSpread is over how long the sessions whose streams broke at one moment spread their new ones.
+const reopenSpread = 250 * time.Millisecond
+
+// run keeps a stream open until the session ends.
+func (s *Session) run() {
+	defer close(s.ended)
+	for pause := retryFirst; !s.over(); pause = min(2*pause, retryMost) {
+		opened, err := s.serve()
+		s.broken()
+		if code := status.Code(err); code == codes.InvalidArgument || code == codes.Unimplemented || code == codes.PermissionDenied {
+			s.cancel(fmt.Errorf("open a session: %w", err)) // trying again would not help
+			return
+		}
+		if s.over() {
+			return
+		}
+		if opened { // a stop of the service breaks many streams at once
+			pause = retryFirst
+			sleep(s.ctx, rand.N(reopenSpread))
+			continue
+		}
+		sleep(s.ctx, jittered(pause))
+	}
+}
+
+func (s *Session) over() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.closing || s.ctx.Err() != nil
+}
+
+// serve opens a stream and handles what comes, until it breaks.
+func (s *Session) serve() (opened bool, err error) {
+	ctx, cancel := context.WithCancel(s.ctx)
+	defer cancel()
+	service, at := s.client.sessionAt()
+	if at != nil {
+		ctx = at.addressed(ctx)
+	}
+	st, err := service.Session(ctx)
+	if err != nil {
+		return false, err
+	}
+	s.mu.Lock()
+	s.id++
+	open := proto.CloneOf(s.open)
+	for key, k := range s.leases {
+		k.since = notCovered
+		open.Attach = append(open.Attach, &leasev1.SessionAttach{Name: key.name, Token: key.token})
+	}
+	id := s.id
+	s.mu.Unlock()
+	opening := now() // what is attached is renewed at the earliest now
+	if err := st.Send(&leasev1.SessionRequest{Id: id, Message: &leasev1.SessionRequest_Open{Open: open}}); err != nil {
+		return false, err
+	}
+	giveUp := func() {
+		if at != nil {
+			at.suspect()
+		}
+		cancel()
+	}
+	// Whoever can be reached answers at once; at the given address there is nobody else to turn to.
+	hurry := time.AfterFunc(proofTimeout, func() {
+		if at != nil {
+			giveUp()
+		}
+	})
+	defer hurry.Stop()
+	for {
+		response, err := st.Recv()
+		if err != nil {
+			return opened, err
+		}
+		if m := response.GetOpened(); m != nil {
+			opened = true
+			hurry.Stop()
+			s.connected(st, m, giveUp)
+			continue
+		}
+		if m := response.GetGoAway(); m != nil {
+			defer s.leave(at, m.GetGrace().AsDuration(), cancel)()
+			continue
+		}
+		s.handle(opening, response)
+	}
+}
+
+// leave moves the session to another replica within half of the time that the present one still has, if another can be
+// reached. Otherwise the stream goes on until it breaks. It returns a function that calls that off.
+func (s *Session) leave(at *replica, grace time.Duration, breakStream func()) (calledOff func()) {
+	if s.client.router == nil {
+		return func() {}
+	}
+	if at != nil {
+		at.draining.Store(true) // the map may not say so yet
+	}
+	timer := time.AfterFunc(rand.N(grace/2+1), func() {
+		if s.client.router.pick() != nil {
+			breakStream()
+		}
+	})
+	return func() { timer.Stop() }
+}
+
+func (s *Session) connected(st stream, m *leasev1.SessionOpened, breakStream func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.stream, s.breakStream, s.interval = st, breakStream, m.GetHeartbeatInterval().AsDuration()
+	close(s.fresh)
+	s.once.Do(func() { close(s.ready) })
+}
+
+// broken fails the calls under way, which are then made again.
+func (s *Session) broken() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.stream != nil {
+		s.stream, s.fresh = nil, make(chan struct{})
+	}
+	for id, call := range s.calls {
+		delete(s.calls, id)
+		call <- answer{err: errBroken}
+	}
+	clear(s.beats)
+}
+
+// handle takes in what the service says on a stream that was opened at an instant.
+func (s *Session) handle(opening core.Instant, r *leasev1.SessionResponse) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch m := r.GetMessage().(type) {
+	case *leasev1.SessionResponse_HeartbeatAck:
+		s.acknowledged(r.GetId(), m.HeartbeatAck)
+	case *leasev1.SessionResponse_Attached:
+		if k := s.leases[leaseKey{m.Attached.GetName(), m.Attached.GetToken()}]; k != nil {
+			k.since = s.id
+			k.lease.extend(opening, m.Attached.GetExpiresIn().AsDuration())
+		}
+		s.answered(r)
+	case *leasev1.SessionResponse_Lost:
+		s.lose(leaseKey{m.Lost.GetName(), m.Lost.GetToken()}, ErrNotHeld)
+	case *leasev1.SessionResponse_RevokeRequested:
+		if k := s.leases[leaseKey{m.RevokeRequested.GetName(), m.RevokeRequested.GetToken()}]; k != nil {
+			k.lease.wanted(m.RevokeRequested.GetRevocation())
+		}
+	case *leasev1.SessionResponse_Granted, *leasev1.SessionResponse_Refused, *leasev1.SessionResponse_Released:
+		if granted := r.GetGranted(); !s.answered(r) && granted != nil {
+			go s.tell(&leasev1.SessionRequest{Message: &leasev1.SessionRequest_Release{Release: &leasev1.ReleaseRequest{
+				Name: granted.GetName(), Token: granted.GetToken(),
+			}}}) // whoever asked has given up
+		}
+	}
+}
+
+// answered gives a message to the call it answers, if that is still waiting. The lock is held.
+func (s *Session) answered(r *leasev1.SessionResponse) bool {
+	call := s.calls[r.GetId()]
+	delete(s.calls, r.GetId())
+	if call != nil {
+		call <- answer{response: r}
+	}
+	return call != nil
+}
+
+func (s *Session) acknowledged(id uint64, ack *leasev1.SessionHeartbeatAck) {
+	sent, ok := s.beats[id]
+	if !ok {
+		return
+	}
+	delete(s.beats, id)
+	s.interval = ack.GetHeartbeatInterval().AsDuration()
+	for _, k := range s.leases {
+		if k.since < id {
+			k.lease.extend(sent, ack.GetExpiresIn().AsDuration())
+		}
+	}
+}
+
+// lose ends a lease. The lock is held.
+func (s *Session) lose(key leaseKey, cause error) {
+	if k := s.leases[key]; k != nil {
+		delete(s.leases, key)
+		k.lease.cancel(cause)
+	}
+}
+
+// beat sends heartbeats, and ends leases whose time is over.
+func (s *Session) beat() {
+	var last core.Instant
+	for {
+		s.mu.Lock()
+		interval, connected := s.interval, s.stream != nil
+		at := int64(now())
+		if connected && s.silent() {
+			s.breakStream()
+		}
+		for key, k := range s.leases {
+			if k.lease.until.Load() <= at {
+				s.lose(key, ErrExpired)
+			}
+		}
+		s.mu.Unlock()
+		if connected && now().Sub(last) >= interval*3/4 {
+			last = now()
+			s.tell(&leasev1.SessionRequest{Message: &leasev1.SessionRequest_Heartbeat{Heartbeat: &leasev1.SessionHeartbeat{}}})
+		}
+		if !sleep(s.ctx, min(max(interval/8, 5*time.Millisecond), lookEvery)) {
+			return
+		}
+	}
+}
+
+// silent says that a heartbeat has had no answer for longer than the service takes to ask replicas that do not answer it. The
+// lock is held.
+func (s *Session) silent() bool {
+	patience := max(s.interval, time.Second) + s.interval/4
+	for _, sent := range s.beats {
+		if now().Sub(sent) > patience {
+			return true
+		}
+	}
+	return false
+}
+
+// tell sends a message that no caller waits for an answer to. One that is lost with its stream does not matter.
+func (s *Session) tell(r *leasev1.SessionRequest) {
+	s.sendMu.Lock()
+	defer s.sendMu.Unlock()
+	s.mu.Lock()
+	st := s.stream
+	s.id++
+	r.Id = s.id
+	if r.GetHeartbeat() != nil {
+		s.beats[r.GetId()] = now()
+	}
+	s.mu.Unlock()
+	if st != nil {
+		_ = st.Send(r) // Recv tells of a broken stream
+	}
+}
+
+// ask sends a message and waits for its answer, on one stream after another.
+func (s *Session) ask(ctx context.Context, r *leasev1.SessionRequest) (answer, error) {
+	for {
+		a := s.askOnce(ctx, r)
+		if !errors.Is(a.err, errBroken) {
+			return a, a.err
+		}
+	}
+}
+
+func (s *Session) askOnce(ctx context.Context, r *leasev1.SessionRequest) answer {
+	s.mu.Lock()
+	fresh := s.fresh
+	s.mu.Unlock()
+	select {
+	case <-fresh:
+	case <-ctx.Done():
+		return answer{err: ctx.Err()}
+	case <-s.ctx.Done():
+		return answer{err: context.Cause(s.ctx)}
+	}
+	call := make(chan answer, 1)
+	s.sendMu.Lock()
+	s.mu.Lock()
+	st := s.stream
+	if st == nil {
+		s.mu.Unlock()
+		s.sendMu.Unlock()
+		return answer{err: errBroken}
+	}
+	s.id++
+	r = proto.CloneOf(r)
+	r.Id = s.id
+	s.calls[r.GetId()] = call
+	sent := now()
+	s.mu.Unlock()
+	_ = st.Send(r) // Recv tells of a broken stream
+	s.sendMu.Unlock()
+	select {
+	case a := <-call:
+		a.sent, a.stream = sent, st
+		return a
+	case <-ctx.Done():
+	case <-s.ctx.Done():
+	}
+	s.mu.Lock()
+	delete(s.calls, r.GetId())
+	s.mu.Unlock()
+	if ctx.Err() == nil {
+		return answer{err: context.Cause(s.ctx)}
+	}
+	s.tell(&leasev1.SessionRequest{Message: &leasev1.SessionRequest_Cancel{Cancel: &leasev1.SessionCancel{Request: r.GetId()}}})
+	return answer{err: ctx.Err()}
+}
