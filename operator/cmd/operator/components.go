@@ -6,6 +6,7 @@ import (
 	"github.com/holdfast-io/holdfast/operator/internal/controller/leaseservice"
 	"github.com/holdfast-io/holdfast/operator/internal/controller/zookeeperconfig"
 	desired "github.com/holdfast-io/holdfast/operator/internal/desired/leaseservice"
+	"github.com/holdfast-io/holdfast/operator/internal/secrets"
 	"github.com/holdfast-io/holdfast/operator/internal/zookeeper"
 	"github.com/holdfast-io/holdfast/operator/internal/zookeeper/shared"
 	"github.com/holdfast-io/holdfast/operator/internal/zookeeper/zktypes"
@@ -15,6 +16,7 @@ import (
 func components(c config.OperatorConfig) []component.Component {
 	zk := shared.New(zooKeeperPool(c.ZooKeeper))
 	return []component.Component{
+		secrets.Component(),
 		leaseservice.Component(leaseservice.Options{
 			Settings:      desired.Settings{DefaultImage: c.LeaseService.Image, OperatorNamespace: c.LeaderElection.Namespace},
 			MaxConcurrent: c.LeaseService.MaxConcurrentReconciles,
