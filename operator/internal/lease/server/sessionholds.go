@@ -66,14 +66,26 @@ func (ss *sessionStream) moved(key holdKey) {
 }
 
 func (ss *sessionStream) ended(key holdKey, n engine.Notice) {
-	if !ss.forget(key) {
-		return
-	}
 	message := ""
 	if n.Ended == core.Revoked && n.Revocation != nil {
 		message = n.Revocation.Reason
 	}
-	ss.lost(key, leasev1.EndReason(n.Ended), message)
+	ss.lose(key, leasev1.EndReason(n.Ended), message)
+}
+
+// lose takes a hold that is over out of the session and says so, in one step: no heartbeat may be answered in between as if the
+// hold had never been there, since the client would take that for a renewal.
+func (ss *sessionStream) lose(key holdKey, reason leasev1.EndReason, message string) {
+	ss.mu.Lock()
+	h := ss.holds[key]
+	delete(ss.holds, key)
+	if h != nil {
+		ss.lost(key, reason, message)
+	}
+	ss.mu.Unlock()
+	if h != nil && h.follower != nil {
+		ss.server.engine.Unfollow(h.follower)
+	}
 }
 
 // askBack tells the client of a revocation, once.
@@ -92,8 +104,8 @@ func (ss *sessionStream) askBack(key holdKey, r *leasev1.Revocation) {
 	}}})
 }
 
-// forget takes a hold out of the session, and says whether it was in it.
-func (ss *sessionStream) forget(key holdKey) bool {
+// forget takes a hold out of the session that its client gives up.
+func (ss *sessionStream) forget(key holdKey) {
 	ss.mu.Lock()
 	h := ss.holds[key]
 	delete(ss.holds, key)
@@ -101,7 +113,6 @@ func (ss *sessionStream) forget(key holdKey) bool {
 	if h != nil && h.follower != nil {
 		ss.server.engine.Unfollow(h.follower)
 	}
-	return h != nil
 }
 
 // heartbeat renews all holds: those served here by themselves, the others at their owners.
@@ -131,6 +142,13 @@ func (ss *sessionStream) heartbeat(id uint64) {
 		})
 	}
 	_ = group.Wait() // the functions return no errors
+	ss.acknowledge(id, interval)
+}
+
+// acknowledge answers a heartbeat.
+func (ss *sessionStream) acknowledge(id uint64, interval time.Duration) {
+	ss.mu.Lock()
+	defer ss.mu.Unlock()
 	ss.send(id, &leasev1.SessionResponse{Message: &leasev1.SessionResponse_HeartbeatAck{HeartbeatAck: &leasev1.SessionHeartbeatAck{
 		ExpiresIn: durationpb.New(ss.certain()), HeartbeatInterval: durationpb.New(interval),
 	}}})
@@ -143,9 +161,7 @@ func (ss *sessionStream) renewElsewhere(ctx context.Context, key holdKey) {
 	case err == nil:
 		ss.renewed(key, sent.Add(kept.GetExpiresIn().AsDuration()), kept.GetRevocation(), ss.server.engine.Serves(key.name))
 	case status.Code(err) == codes.NotFound:
-		if ss.forget(key) {
-			ss.lost(key, leasev1.EndReason_END_REASON_UNSPECIFIED, "")
-		}
+		ss.lose(key, leasev1.EndReason_END_REASON_UNSPECIFIED, "")
 	}
 	// After any other error the hold is as old as it was, which the answer to the heartbeat shows.
 }
@@ -175,11 +191,9 @@ func (ss *sessionStream) renewed(key holdKey, until core.Instant, asked *leasev1
 	}
 }
 
-// certain is how long all holds live at least.
+// certain is how long all holds live at least. The lock is held.
 func (ss *sessionStream) certain() time.Duration {
 	now := ss.server.opts.Clock()
-	ss.mu.Lock()
-	defer ss.mu.Unlock()
 	least := ss.ttl
 	for _, h := range ss.holds {
 		least = min(least, h.until.Sub(now))
