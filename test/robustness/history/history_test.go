@@ -2,7 +2,6 @@ package history_test
 
 import (
 	"bytes"
-	"errors"
 	"math/rand/v2"
 	"net/http/httptest"
 	"testing"
@@ -103,7 +102,7 @@ func TestViolations(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			err := check(1, nil, ops...)
 			var violation *history.ViolationError
-			require.True(t, errors.As(err, &violation), "got %v", err)
+			require.ErrorAs(t, err, &violation)
 			assert.False(t, violation.Undecided)
 			assert.NotEmpty(t, violation.After)
 			dir := t.TempDir()
@@ -128,9 +127,9 @@ func TestViolations(t *testing.T) {
 func TestALongHistory(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
 	var ops []history.Op
-	now, token, free := int64(0), int64(0), int64(0)
+	token, free := int64(0), int64(0)
 	for range 2000 {
-		now = free + rng.Int64N(5)
+		now := free + rng.Int64N(5)
 		token++
 		at := now + rng.Int64N(10) // when it takes effect
 		ops = append(ops, granted(now, at+rng.Int64N(10), token))

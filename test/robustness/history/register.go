@@ -103,7 +103,9 @@ func (r *Registers) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 		kind = Wrote
 	}
 	a.Value, a.OK = r.do(Op{Client: a.Client, Name: a.Name, Kind: kind, Token: a.Token, Value: a.Value})
-	_ = json.NewEncoder(w).Encode(a) // whoever asked is gone then
+	if err := json.NewEncoder(w).Encode(a); err != nil {
+		http.Error(w, err.Error(), http.StatusInternalServerError)
+	}
 }
 
 // RemoteRegisters are Guarded numbers in another process.

@@ -82,8 +82,9 @@ func (n Name) options(rng *rand.Rand) ([]lease.Option, int32) {
 		return []lease.Option{lease.WithTTL(TTL), lease.Shared()}, weight
 	case leasev1.LeaseMode_LEASE_MODE_PERMITS:
 		return []lease.Option{lease.WithTTL(TTL), lease.Permits(req.GetPermits(), req.GetPermitsTotal())}, weight
+	default:
+		return []lease.Option{lease.WithTTL(TTL)}, weight
 	}
-	return []lease.Option{lease.WithTTL(TTL)}, weight
 }
 
 // Load is what some clients do together.
@@ -183,6 +184,7 @@ func unknown(err error) bool {
 	switch status.Code(err) {
 	case codes.Unavailable, codes.DeadlineExceeded, codes.Canceled, codes.Unknown:
 		return true
+	default:
+		return false
 	}
-	return false
 }

@@ -138,7 +138,7 @@ func (c *client) acquire(ctx context.Context, n Name) (held, error) {
 		timeout += wait
 	}
 	first := int64(0)
-	for range 1 + c.rng.IntN(tries) {
+	for try := 1 + c.rng.IntN(tries); try > 0 && ctx.Err() == nil; try-- {
 		granted, sent, returned, err := call(ctx, c, timeout, leasev1.LeaseServiceClient.Acquire, req)
 		if first == 0 {
 			first = sent
@@ -158,9 +158,6 @@ func (c *client) acquire(ctx context.Context, n Name) (held, error) {
 			return held{}, nil
 		case !unknown(err):
 			return held{}, fmt.Errorf("acquire %q: %w", n.Name, err)
-		}
-		if ctx.Err() != nil {
-			break
 		}
 	}
 	c.Recorder.Unknown()

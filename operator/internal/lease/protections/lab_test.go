@@ -137,15 +137,12 @@ func (c client) acquire(r *replica, name string) (int64, error) {
 }
 
 // acquireSoon tries until it gets the lease.
-func (c client) acquireSoon(r *replica, name string) int64 {
+func (c client) acquireSoon(r *replica, name string) {
 	r.t.Helper()
-	var token int64
 	require.Eventually(r.t, func() bool {
-		var err error
-		token, err = c.acquire(r, name)
+		_, err := c.acquire(r, name)
 		return err == nil
 	}, patience, often, "the lease is granted")
-	return token
 }
 
 func (c client) keepAlive(r *replica, name string, token int64) error {
