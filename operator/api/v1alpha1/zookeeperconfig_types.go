@@ -35,8 +35,6 @@ const (
 	ReasonSourceMissing = "SourceMissing"
 	// ReasonEnsembleUnavailable says that ZooKeeper cannot be reached.
 	ReasonEnsembleUnavailable = "EnsembleUnavailable"
-	// ReasonNotEmpty says that a znode is to be deleted and has children.
-	ReasonNotEmpty = "NotEmpty"
 )
 
 // ConditionSynced is True when the znode is as declared, False when it is not, and Unknown when it cannot be seen.

@@ -30,6 +30,7 @@ import (
 	"github.com/holdfast-io/holdfast/operator/internal/controller/zookeeperconfig"
 	"github.com/holdfast-io/holdfast/operator/internal/reconcile"
 	"github.com/holdfast-io/holdfast/operator/internal/reconcile/testkit"
+	"github.com/holdfast-io/holdfast/operator/internal/secrets"
 	"github.com/holdfast-io/holdfast/operator/internal/zookeeper"
 	"github.com/holdfast-io/holdfast/operator/internal/zookeeper/shared"
 	"github.com/holdfast-io/holdfast/operator/internal/zookeeper/zktypes"
@@ -58,6 +59,7 @@ type stand struct {
 // measureOperator creates the objects, starts the operator, and takes the time until every znode is made and every
 // object Ready; then the memory, the writes at rest, and those of a restart.
 func measureOperator(ctx context.Context, o options, ensemble *zktest.Ensemble, r *report) error {
+	ctrl.SetLogger(logr.Discard())
 	env, err := testkit.Start(crds.All()...)
 	if err != nil {
 		return err
@@ -167,7 +169,7 @@ func (s *stand) operator(ctx context.Context) (stop func() error, err error) {
 		Settings:      zookeeperconfig.Settings{Default: func(string) (zookeeper.Target, error) { return s.target, nil }},
 		MaxConcurrent: 64,
 	})
-	core, err := component.New([]component.Component{pool.Component(), unit}, nil)
+	core, err := component.New([]component.Component{secrets.Component(), pool.Component(), unit}, nil)
 	if err != nil {
 		return nil, err
 	}

@@ -105,11 +105,14 @@ func TestACL(t *testing.T) {
 	require.Zero(t, f.znode("/acl").Version, "the data is left alone")
 
 	// A list that locks the operator out is refused, and nothing is changed.
+	good := f.get("acl").Spec.ACL
 	f.edit("acl", func(s *spec) { s.ACL = s.ACL[1:] })
 	obj := f.not("acl", v1alpha1.ReasonWouldLockOut)
 	require.Contains(t, obj.Status.Message, "operator")
 	require.Equal(t, v1alpha1.ZnodeError, obj.Status.State)
 	require.True(t, zktypes.EqualACL(want, f.znode("/acl").ACL))
+	f.edit("acl", func(s *spec) { s.ACL = good })
+	f.ready("acl")
 }
 
 func TestDataFrom(t *testing.T) {
@@ -351,4 +354,60 @@ func TestOrderOfParentsDoesNotMatter(t *testing.T) {
 	f.gone("child")
 	f.gone("parent")
 	f.absent("/tree")
+}
+
+// A grant that is taken back stops every write, the deletion of what was made under it included; the object still goes.
+func TestRevokedGrant(t *testing.T) {
+	f := start(t, shared.ConnectString())
+	f.create(f.object("x", "/x", "v"))
+	f.ready("x")
+	f.stop()
+	f.run(withGrants(znode.Grant{Namespaces: []string{"somebody-else"}, Paths: []string{"/"}}))
+	f.not("x", v1alpha1.ReasonNotGranted)
+	_, err := f.hand.Set(f.ctx, "", "/x", []byte("by hand"), 0)
+	require.NoError(t, err)
+	f.remove("x")
+	f.gone("x")
+	require.Equal(t, "by hand", string(f.znode("/x").Value))
+}
+
+// The operator of another cluster is somebody else, though it has the same credential: nothing of one is changed or deleted
+// by the other.
+func TestTwoClusters(t *testing.T) {
+	f := start(t, shared.ConnectString())
+	f.create(f.object("x", "/x", "mine"))
+	f.ready("x")
+	made := f.znode("/x")
+	target := targetAt(t, f.connect, operatorCredential)
+	other := start(t, shared.ConnectString(), func(o *operatorOptions) { o.Settings.Default = fixed(target) })
+	other.create(other.object("x", "/x", "theirs"))
+	other.not("x", v1alpha1.ReasonAlreadyExists)
+	other.remove("x")
+	other.gone("x")
+	require.Equal(t, made, f.znode("/x"))
+	// Created twice at the same time, with the same content: one of them has it, and only its deletion deletes it.
+	for _, each := range []*fixture{f, other} {
+		each.create(each.object("race", "/race", "same"))
+	}
+	winner, loser := f, other
+	f.eventually("one has it", func() bool {
+		for _, each := range []*fixture{f, other} {
+			if obj := each.get("race"); obj.Status.State == v1alpha1.ZnodeSynced {
+				if winner = each; each == f {
+					loser = other
+				} else {
+					loser = f
+				}
+				return true
+			}
+		}
+		return false
+	})
+	loser.not("race", v1alpha1.ReasonAlreadyExists)
+	loser.remove("race")
+	loser.gone("race")
+	require.Equal(t, "same", string(f.znode("/race").Value))
+	winner.remove("race")
+	winner.gone("race")
+	f.absent("/race")
 }

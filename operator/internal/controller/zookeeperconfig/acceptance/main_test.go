@@ -37,6 +37,7 @@ import (
 	"github.com/holdfast-io/holdfast/operator/internal/plan/znode"
 	"github.com/holdfast-io/holdfast/operator/internal/reconcile/conditions"
 	"github.com/holdfast-io/holdfast/operator/internal/reconcile/testkit"
+	"github.com/holdfast-io/holdfast/operator/internal/secrets"
 	"github.com/holdfast-io/holdfast/operator/internal/zookeeper"
 	pool "github.com/holdfast-io/holdfast/operator/internal/zookeeper/shared"
 	"github.com/holdfast-io/holdfast/operator/internal/zookeeper/zktypes"
@@ -166,7 +167,7 @@ func (f *fixture) run(settings ...setting) {
 		set(options)
 	}
 	options.Pool = pool.New(options.pool)
-	core, err := component.New([]component.Component{options.Pool.Component(), zookeeperconfig.Component(options.Options)}, nil)
+	core, err := component.New([]component.Component{secrets.Component(), options.Pool.Component(), zookeeperconfig.Component(options.Options)}, nil)
 	require.NoError(f, err)
 	byObject, err := core.Cache()
 	require.NoError(f, err)
