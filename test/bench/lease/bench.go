@@ -19,9 +19,10 @@ type plan struct {
 	lasts  time.Duration
 	// clients are the numbers of clients that throughputs are measured with.
 	clients []int
-	// expiring is how many leases expire together; peerExpiry says whether etcd's are measured too, which takes long.
-	expiring   int
-	peerExpiry bool
+	// expiring is how many leases expire together, after a TTL that is enough to acquire them all; peerExpiry says whether etcd's are measured too, which takes long.
+	expiring    int
+	expireAfter time.Duration
+	peerExpiry  bool
 	// sessions times leasesEach leases live while the idle load is measured for liveFor.
 	sessions, leasesEach int
 	liveFor              time.Duration
@@ -31,7 +32,7 @@ type plan struct {
 
 func fullPlan() plan {
 	return plan{
-		rounds: 3, lasts: time.Second, clients: []int{64, 512}, expiring: 10_000, peerExpiry: true,
+		rounds: 3, lasts: time.Second, clients: []int{64, 512}, expiring: 10_000, expireAfter: 6 * time.Second, peerExpiry: true,
 		sessions: 1000, leasesEach: 100, liveFor: 20 * time.Second, members: []int{1, 3},
 	}
 }
@@ -39,7 +40,7 @@ func fullPlan() plan {
 // quickPlan is for a look in between: one etcd, short rounds, fewer leases.
 func quickPlan() plan {
 	return plan{
-		rounds: 2, lasts: 500 * time.Millisecond, clients: []int{64, 512}, expiring: 10_000,
+		rounds: 2, lasts: 500 * time.Millisecond, clients: []int{64, 512}, expiring: 10_000, expireAfter: 5 * time.Second,
 		sessions: 100, leasesEach: 100, liveFor: 7 * time.Second, members: []int{1},
 	}
 }

@@ -13,8 +13,6 @@ import (
 )
 
 const (
-	// expiringTTL is long enough to acquire all the leases.
-	expiringTTL = 6 * time.Second
 	// peerExpiringTTL is enough to grant as many etcd leases and to put as many keys.
 	peerExpiringTTL = 20 * time.Second
 	// expirySessions is how many sessions hold the leases that expire together.
@@ -193,7 +191,7 @@ func (b *bench) ourHerd(ctx context.Context, s *stand) (*herd, error) {
 			for n := range names {
 				names[n] = fmt.Sprintf("%s/%d/%d", label, i, n)
 			}
-			if err := sessions[i].hold(names, expiringTTL); err != nil {
+			if err := sessions[i].hold(names, b.expireAfter); err != nil {
 				return err
 			}
 			return groupCtx.Err()
@@ -221,7 +219,7 @@ func (b *bench) ourHerd(ctx context.Context, s *stand) (*herd, error) {
 		}
 		return err
 	}
-	return &herd{due: sent.Add(expiringTTL), ended: ended}, nil
+	return &herd{due: sent.Add(b.expireAfter), ended: ended}, nil
 }
 
 // awaitLost waits until the session was told of the end of so many leases.
