@@ -111,7 +111,7 @@ func (e *Engine) move(ctx context.Context, s *session, cluster *store.Cluster) e
 			group.Go(func() error { return e.giveUp(ctx, slot) })
 		case !mine && !serving && claim.Session == s.id:
 			// A claim whose removal failed, or whose answer was lost.
-			group.Go(func() error { return e.unclaim(ctx, shard, claim) })
+			group.Go(func() error { return e.unclaim(ctx, slot, claim) })
 		}
 	}
 	return group.Wait()
@@ -124,6 +124,11 @@ func (e *Engine) takeOver(ctx context.Context, s *session, slot *slot) error {
 	cancel()
 	if err != nil || !ok {
 		return err
+	}
+	if claim == slot.givenUp {
+		// Its removal, of which no answer came, may still be on its way and must not find it in use. Once it is removed for
+		// certain, which is heard of as a change, the shard is claimed anew.
+		return e.unclaim(ctx, slot, claim)
 	}
 	start := time.Now()
 	records, err := e.opts.Store.Load(ctx, slot.index)
@@ -149,11 +154,12 @@ func (e *Engine) giveUp(ctx context.Context, slot *slot) error {
 	slot.drop(e)
 	e.metrics.moves.WithLabelValues("out").Inc()
 	e.changed.send()
-	return e.unclaim(ctx, slot.index, claim)
+	return e.unclaim(ctx, slot, claim)
 }
 
-func (e *Engine) unclaim(ctx context.Context, shard int, claim store.Claim) error {
+func (e *Engine) unclaim(ctx context.Context, slot *slot, claim store.Claim) error {
+	slot.givenUp = claim
 	ctx, cancel := context.WithTimeout(ctx, storeTimeout)
 	defer cancel()
-	return e.opts.Store.Unclaim(ctx, shard, claim)
+	return e.opts.Store.Unclaim(ctx, slot.index, claim)
 }

@@ -11,6 +11,8 @@ import (
 // slot is the place of one shard in a replica, served or not.
 type slot struct {
 	index int
+	// givenUp is the claim that was to be removed last. Only reconcile uses it.
+	givenUp store.Claim
 
 	mu sync.Mutex
 	// shard is nil while this replica does not serve it. claim and session are those it was claimed with.
