@@ -43,7 +43,8 @@ func deadline(t *testing.T) context.Context {
 // options are quick to notice and to recover, as the servers of the tests are.
 func options() zookeeper.Options {
 	return zookeeper.Options{
-		SessionTimeout: time.Second, RequestTimeout: 2 * time.Second, DialTimeout: 500 * time.Millisecond,
+		// Short enough for tests of expiry, and long enough for a server on a machine that is busy with other tests.
+		SessionTimeout: 2 * time.Second, RequestTimeout: 3 * time.Second, DialTimeout: time.Second,
 		MaxBackoff: 500 * time.Millisecond, AuditInterval: -1,
 	}
 }

@@ -147,7 +147,8 @@ func targetAt(t testing.TB, connect string, credential zookeeper.Credential) zoo
 // poolOptions have no audit: whatever is noticed is noticed by a watch.
 func poolOptions() zookeeper.Options {
 	return zookeeper.Options{
-		SessionTimeout: time.Second, RequestTimeout: 2 * time.Second, DialTimeout: 500 * time.Millisecond,
+		// Short enough for tests of expiry, and long enough for a server on a machine that is busy with other tests.
+		SessionTimeout: 3 * time.Second, RequestTimeout: 4 * time.Second, DialTimeout: time.Second,
 		MaxBackoff: 500 * time.Millisecond, AuditInterval: -1,
 	}
 }
