@@ -11,7 +11,9 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/types/known/durationpb"
 
@@ -28,7 +30,9 @@ func TestDirected(t *testing.T) {
 	c := startCluster(t)
 	t.Run("requests that arrive two TTLs late are refused by their token", func(t *testing.T) { lateRequests(t, c) })
 	t.Run("a paused holder's write is refused", func(t *testing.T) { pausedHolder(t, c) })
+	t.Run("a call under way to an owner that is paused is answered by the next", func(t *testing.T) { pausedOwner(t, c) })
 	t.Run("names lead nowhere else", func(t *testing.T) { escapes(t, c) })
+	t.Run("a watch that was away for a compaction begins anew", func(t *testing.T) { compactedWatch(t, c) })
 	t.Run("many clients die at once", func(t *testing.T) { massDeath(t, c) })
 }
 
@@ -132,6 +136,30 @@ func pausedHolder(t *testing.T, c *lab.Cluster) {
 	require.NoError(t, history.Check(h))
 }
 
+// A call is passed on to an owner that is stopped before it can answer. Its session ends, and the call must be made again at whoever serves
+// the name by then; the client sees nothing but a longer time.
+func pausedOwner(t *testing.T, c *lab.Cluster) {
+	owner, other := c.Replicas[1], c.Replicas[0]
+	s := service(t, other.Clients.Address())
+	name := ""
+	for i := 0; name == ""; i++ {
+		require.Less(t, i, 1000, "the replica owns no name")
+		candidate := fmt.Sprintf("paused/%d", i)
+		var header metadata.MD
+		_, err := s.Get(t.Context(), &leasev1.GetRequest{Name: candidate}, grpc.Header(&header))
+		require.NoError(t, err)
+		if hint := header.Get("holdfast-owner"); len(hint) > 0 && hint[0] == owner.Peers.Address() {
+			name = candidate
+		}
+	}
+	owner.Signal(syscall.SIGSTOP)
+	granted := acquire(t, s, name)
+	_, err := s.KeepAlive(t.Context(), &leasev1.KeepAliveRequest{Name: name, Token: granted.GetToken()})
+	require.NoError(t, err)
+	owner.Signal(syscall.SIGCONT)
+	require.NoError(t, c.AwaitServing(t.Context()))
+}
+
 // Names are data: none of them leads out of the place where the service keeps its leases, or to more than one of them.
 func escapes(t *testing.T, c *lab.Cluster) {
 	s := service(t, c.Replicas[0].Clients.Address())
@@ -154,6 +182,38 @@ func escapes(t *testing.T, c *lab.Cluster) {
 	released, err := s.Release(t.Context(), &leasev1.ReleaseRequest{Name: "escape/other", Token: held.GetToken()})
 	require.NoError(t, err)
 	assert.False(t, released.GetReleased())
+}
+
+// A watcher is away while clients work and everything that they did is compacted. It gets a snapshot that says so, and then follows as before.
+func compactedWatch(t *testing.T, c *lab.Cluster) {
+	w := &world{Cluster: c, load: newLoad(c, 3<<32)}
+	watcher := load.NewWatcher(w.load.Addresses, w.load.Names[0].Prefix())
+	for away := range 3 {
+		watching, leave := context.WithCancel(t.Context())
+		left := make(chan struct{})
+		go func() {
+			defer close(left)
+			watcher.Run(watching)
+		}()
+		w.load.First = 1000 * away
+		require.NoError(t, w.startClients(t.Context(), false))
+		lab.Sleep(t.Context(), 500*time.Millisecond)
+		if away < 2 {
+			leave()
+			<-left
+			lab.Sleep(t.Context(), 500*time.Millisecond)
+		}
+		require.NoError(t, w.stopClients())
+		require.NoError(t, w.load.Probe(t.Context()))
+		require.NoError(t, c.Compact(t.Context()))
+		if away == 2 {
+			require.NoError(t, watcher.Await(t.Context(), w.load.Recorder.History()))
+		}
+		leave()
+		<-left
+	}
+	assert.Equal(t, 2, watcher.Relists())
+	require.NoError(t, history.Check(w.load.Recorder.History()))
 }
 
 // massDeath kills a process that holds many leases by sessions, and looks at how others fare, and how soon the leases are free.

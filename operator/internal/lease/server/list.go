@@ -150,5 +150,5 @@ func (s *Server) listAt(ctx context.Context, c caller, address string, shards []
 	page, err := leasev1.NewLeaseServiceClient(conn).List(ctx, &leasev1.ListRequest{
 		Prefix: req.GetPrefix(), PageSize: int32(limit), PageToken: base64.RawURLEncoding.EncodeToString([]byte(after)),
 	})
-	return page.GetLeases(), err
+	return page.GetLeases(), orGone(ctx, err, shards[0])
 }

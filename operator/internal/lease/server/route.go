@@ -8,8 +8,10 @@ import (
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/backoff"
+	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/keepalive"
 	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
 
 	"github.com/holdfast-io/holdfast/operator/internal/lease/core"
 	"github.com/holdfast-io/holdfast/operator/internal/lease/engine"
@@ -145,5 +147,15 @@ func once[T any](ctx context.Context, s *Server, c caller, name string,
 	s.metrics.forwarded.Inc()
 	// The header is a hint; whether it could be set does not matter to the call.
 	_ = grpc.SetHeader(ctx, metadata.Pairs(ownerKey, address))
-	return remote(forwardContext(ctx, c), conn)
+	got, err := remote(forwardContext(ctx, c), conn)
+	return got, orGone(ctx, err, shard)
+}
+
+// orGone tells of an owner that is gone when a call was under way to it: its connection was closed here then, which looks as if
+// the caller had cancelled the call. It can be repeated at the next owner.
+func orGone(ctx context.Context, err error, shard int) error {
+	if ctx.Err() == nil && status.Code(err) == codes.Canceled {
+		return &engine.NotOwnerError{Shard: shard}
+	}
+	return err
 }
