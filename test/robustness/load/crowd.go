@@ -19,8 +19,6 @@ import (
 
 const (
 	crowdEnv = "HOLDFAST_ROBUSTNESS_CROWD"
-	// CrowdTTL is the TTL of a crowd's leases.
-	CrowdTTL = 3 * time.Second
 	// perSession is how many leases a session of a crowd keeps.
 	perSession = 10
 )
@@ -29,6 +27,7 @@ type crowdInstructions struct {
 	Addresses []string
 	Prefix    string
 	Holds     int
+	TTL       time.Duration
 }
 
 // Crowd is a process that keeps many leases by sessions.
@@ -38,8 +37,8 @@ type Crowd struct {
 }
 
 // StartCrowd starts this program once more as a crowd. Its main function must call Child.
-func StartCrowd(addresses []string, prefix string, holds int) (*Crowd, error) {
-	text, err := json.Marshal(crowdInstructions{Addresses: addresses, Prefix: prefix, Holds: holds})
+func StartCrowd(addresses []string, prefix string, holds int, ttl time.Duration) (*Crowd, error) {
+	text, err := json.Marshal(crowdInstructions{Addresses: addresses, Prefix: prefix, Holds: holds, TTL: ttl})
 	if err != nil {
 		return nil, fmt.Errorf("start a crowd: %w", err)
 	}
@@ -59,7 +58,7 @@ func StartCrowd(addresses []string, prefix string, holds int) (*Crowd, error) {
 
 // AwaitReady returns once the crowd holds all its leases.
 func (c *Crowd) AwaitReady(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+	ctx, cancel := context.WithTimeout(ctx, 3*time.Minute)
 	defer cancel()
 	stop := context.AfterFunc(ctx, func() { _ = c.cmd.Process.Kill() }) // it has ended otherwise
 	defer stop()
@@ -85,14 +84,14 @@ func crowd(ctx context.Context, text string, ready io.Writer) error {
 		return fmt.Errorf("%s: %w", crowdEnv, err)
 	}
 	group, groupCtx := errgroup.WithContext(ctx)
-	group.SetLimit(16)
+	group.SetLimit(200)
 	for first := 0; first < in.Holds; first += perSession {
 		group.Go(func() error {
 			conn, err := lab.Dial(in.Addresses[first/perSession%len(in.Addresses)])
 			if err != nil {
 				return err
 			}
-			session, err := lease.New(conn).NewSession(groupCtx, lease.WithTTL(CrowdTTL))
+			session, err := lease.New(conn).NewSession(groupCtx, lease.WithTTL(in.TTL))
 			if err != nil {
 				return err
 			}
