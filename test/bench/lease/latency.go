@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -14,8 +15,24 @@ import (
 // latencyBlock is how many operations of one side come before those of the other.
 const latencyBlock = 25
 
-// latency is L4: one client that acquires, against the same client that puts, a few of each in turns.
+// latency is L4: one client that acquires, against the same client that puts, a few of each in turns. Beside it stands the same of a
+// service that is its own etcd; the puts still go to the other etcd, which has its data on the same disk.
 func (b *bench) latency(ctx context.Context, s *stand) error {
+	if err := b.latencyOf(ctx, s, "acquire p50 / raw put p50", atMost(1.3)); err != nil {
+		return err
+	}
+	if len(s.etcd) > 1 {
+		return nil
+	}
+	alone, err := s.embedded(ctx)
+	if err != nil {
+		return err
+	}
+	err = b.latencyOf(ctx, alone, "acquire p50 of a service with etcd embedded / raw put p50", goal{})
+	return errors.Join(err, alone.stop())
+}
+
+func (b *bench) latencyOf(ctx context.Context, s *stand, what string, g goal) error {
 	var ratios []float64
 	var acquireP50, putP50, keepP50 []float64
 	for range b.rounds {
@@ -30,7 +47,7 @@ func (b *bench) latency(ctx context.Context, s *stand) error {
 		acquireP50, putP50, keepP50 = append(acquireP50, float64(acquire)), append(putP50, float64(put)), append(keepP50, float64(keep))
 	}
 	b.add(figure{
-		ID: "L4", What: "acquire p50 / raw put p50", Clients: 1, Etcd: len(s.etcd), Value: newSpread(ratios), Goal: atMost(1.3), Unit: times,
+		ID: "L4", What: what, Clients: 1, Etcd: len(s.etcd), Value: newSpread(ratios), Goal: g, Unit: times,
 		Ours: fmt.Sprintf("%s (a keepalive, which makes no write: %s)", short(time.Duration(newSpread(acquireP50).Median)),
 			short(time.Duration(newSpread(keepP50).Median))),
 		Peer: short(time.Duration(newSpread(putP50).Median)),

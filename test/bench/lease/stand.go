@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -28,6 +29,7 @@ type programs struct{ etcd, service string }
 // stand is an etcd and a lease service on it, with connections of clients to both.
 type stand struct {
 	programs programs
+	dir      string // for data
 	etcd     []*process
 	leader   *process // etcd's, at the start
 	replicas []*process
@@ -46,7 +48,7 @@ const connections = 8
 
 // newStand starts members of etcd and replicas of the service, with the data of etcd in a folder.
 func newStand(ctx context.Context, programs programs, dir string, members, replicas int) (*stand, error) {
-	s := &stand{programs: programs}
+	s := &stand{programs: programs, dir: dir}
 	if err := s.start(ctx, dir, members, replicas); err != nil {
 		return nil, errors.Join(err, s.stop())
 	}
@@ -144,7 +146,7 @@ func (s *stand) addReplicas(ctx context.Context, prefix string, n int) error {
 	}
 	for i := range n {
 		name := fmt.Sprintf("replica-%d", i)
-		p, err := s.startReplica(ctx, name, prefix, endpoints)
+		p, err := s.startReplica(ctx, name, "--etcd-prefix", prefix, "--etcd-endpoints", strings.Join(endpoints, ","))
 		if err != nil {
 			return err
 		}
@@ -162,16 +164,35 @@ func (s *stand) addReplicas(ctx context.Context, prefix string, n int) error {
 	return s.awaitService(ctx, n)
 }
 
-// startReplica starts the binary with its defaults, but for addresses.
-func (s *stand) startReplica(ctx context.Context, name, prefix string, etcd []string) (*process, error) {
+// startReplica starts the binary with its defaults, but for addresses and what is given.
+func (s *stand) startReplica(ctx context.Context, name string, flags ...string) (*process, error) {
 	free, err := freeAddresses(ctx, 3)
 	if err != nil {
 		return nil, err
 	}
 	p := &process{name: name, address: free[0], metrics: free[1], pprof: free[2]}
-	return p, p.start(exec.CommandContext(ctx, s.programs.service, "--name", name, "--log-level", "warn",
-		"--listen", p.address, "--metrics-listen", p.metrics, "--pprof-listen", p.pprof,
-		"--etcd-prefix", prefix, "--etcd-endpoints", strings.Join(etcd, ",")))
+	flags = append(flags, "--name", name, "--log-level", "warn",
+		"--listen", p.address, "--metrics-listen", p.metrics, "--pprof-listen", p.pprof)
+	return p, p.start(exec.CommandContext(ctx, s.programs.service, flags...))
+}
+
+// embedded starts a service that is its own etcd, as a stand whose peers are still those of s.
+func (s *stand) embedded(ctx context.Context) (*stand, error) {
+	other := &stand{programs: s.programs, etcd: s.etcd, leader: s.leader, toEtcd: s.toEtcd, borrowed: true}
+	p, err := s.startReplica(ctx, "embedded", "--data-dir", filepath.Join(s.dir, "embedded"))
+	if err != nil {
+		return nil, err
+	}
+	other.replicas = []*process{p}
+	conn, err := dial(p.address)
+	if err == nil {
+		other.toService = [][]*grpc.ClientConn{slices.Repeat([]*grpc.ClientConn{conn}, connections)}
+		err = other.awaitService(ctx, 1)
+	}
+	if err != nil {
+		return nil, errors.Join(err, other.stop())
+	}
+	return other, nil
 }
 
 // awaitService waits until every shard is served and the replicas have equal shares, and learns who serves what.
