@@ -15,6 +15,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/holdfast-io/holdfast/operator/internal/lease/service"
+	"github.com/holdfast-io/holdfast/operator/internal/lease/tokenreview"
 )
 
 func main() {
@@ -29,6 +30,7 @@ func main() {
 func command() *cobra.Command {
 	opts := service.Options{Log: os.Stderr, Version: version()}
 	level := "info"
+	tokens, audience := false, ""
 	cmd := &cobra.Command{
 		Use:           "lease-service",
 		Short:         "Serve leases over gRPC",
@@ -39,6 +41,13 @@ func command() *cobra.Command {
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := opts.LogLevel.UnmarshalText([]byte(level)); err != nil {
 				return fmt.Errorf("--log-level is %q; debug, info, warn and error are allowed", level)
+			}
+			if tokens {
+				config, err := tokenreview.InCluster(audience)
+				if err != nil {
+					return fmt.Errorf("--token-review: %w", err)
+				}
+				opts.TokenReview = &config
 			}
 			return service.Run(cmd.Context(), opts)
 		},
@@ -54,6 +63,10 @@ func command() *cobra.Command {
 	flags.StringVar(&opts.TLS.Cert, "tls-cert", "", "certificate chain (PEM) to serve with and to show to other replicas; read anew for each connection")
 	flags.StringVar(&opts.TLS.Key, "tls-key", "", "key (PEM) of --tls-cert")
 	flags.StringVar(&opts.TLS.CA, "tls-client-ca", "", "authorities (PEM) that client and replica certificates must come from; empty: clients need none")
+	flags.BoolVar(&tokens, "token-review", false, "let clients show a Kubernetes ServiceAccount token instead of a certificate; needs --tls-client-ca, in a pod")
+	flags.StringVar(&audience, "token-audience", "lease.dist.system", "audience that tokens must be issued for")
+	flags.StringSliceVar(&opts.AllowedIdentities, "allowed-identities", nil,
+		"who may call, by certificate or token, each exact or with a * at its end (default everybody who is authenticated)")
 	flags.StringVar(&opts.EtcdTLS.Cert, "etcd-cert", "", "client certificate (PEM) for etcd")
 	flags.StringVar(&opts.EtcdTLS.Key, "etcd-key", "", "key (PEM) of --etcd-cert")
 	flags.StringVar(&opts.EtcdTLS.CA, "etcd-ca", "", "authorities (PEM) of etcd's certificate")

@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"strings"
 
 	"google.golang.org/grpc/credentials"
 )
@@ -101,6 +102,40 @@ func ServerCredentials(f Files) credentials.TransportCredentials {
 		GetConfigForClient: func(*tls.ClientHelloInfo) (*tls.Config, error) { return f.Server() },
 	})
 }
+
+// ServerCredentialsOrToken are ServerCredentials for a server that knows its clients by tokens too: a client may show no
+// certificate, but none that is not of the authorities.
+func ServerCredentialsOrToken(f Files) credentials.TransportCredentials {
+	return credentials.NewTLS(&tls.Config{
+		MinVersion: tls.VersionTLS12,
+		NextProtos: []string{"h2"},
+		GetConfigForClient: func(*tls.ClientHelloInfo) (*tls.Config, error) {
+			config, err := f.Server()
+			if err == nil && config.ClientAuth == tls.RequireAndVerifyClientCert {
+				config.ClientAuth = tls.VerifyClientCertIfGiven
+			}
+			return config, err
+		},
+	})
+}
+
+// TokenFile makes a client send the bearer token in a file, which is read anew for each call, since the kubelet rotates it. It refuses
+// to send it over a connection without TLS. Use it with grpc.WithPerRPCCredentials.
+func TokenFile(path string) credentials.PerRPCCredentials { return tokenFile(path) }
+
+type tokenFile string
+
+// GetRequestMetadata implements credentials.PerRPCCredentials.
+func (path tokenFile) GetRequestMetadata(context.Context, ...string) (map[string]string, error) {
+	token, err := os.ReadFile(string(path))
+	if err != nil {
+		return nil, fmt.Errorf("read the token: %w", err)
+	}
+	return map[string]string{"authorization": "Bearer " + strings.TrimSpace(string(token))}, nil
+}
+
+// RequireTransportSecurity implements credentials.PerRPCCredentials.
+func (tokenFile) RequireTransportSecurity() bool { return true }
 
 // ClientCredentials are those of a gRPC client. A connection attempt fails while the files are unreadable.
 func ClientCredentials(f Files) credentials.TransportCredentials {

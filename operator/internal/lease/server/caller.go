@@ -3,11 +3,8 @@ package server
 import (
 	"context"
 
-	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/peer"
-
-	"github.com/holdfast-io/holdfast/operator/lease/leasetls"
 )
 
 const (
@@ -25,7 +22,7 @@ const (
 
 // caller is who makes a call.
 type caller struct {
-	// identity is authenticated, by a client certificate; empty without one.
+	// identity is authenticated, by a client certificate or a token; empty without.
 	identity string
 	// address is where the call comes from.
 	address   string
@@ -44,14 +41,15 @@ func (c caller) label() string {
 // replica: with TLS, one whose certificate is for the same identity as ours.
 func (s *Server) callerOf(ctx context.Context) caller {
 	var c caller
-	secure := false
 	if p, ok := peer.FromContext(ctx); ok {
 		c.address = p.Addr.String()
-		var info credentials.TLSInfo
-		if info, secure = p.AuthInfo.(credentials.TLSInfo); secure && len(info.State.VerifiedChains) > 0 {
-			c.identity = leasetls.Identity(info.State.VerifiedChains[0][0])
-		}
 	}
+	if identity, ok := ctx.Value(identityCtx{}).(string); ok {
+		c.identity = identity // no replica, whatever its name
+		return c
+	}
+	var secure bool
+	c.identity, secure = certIdentity(ctx)
 	if len(metadata.ValueFromIncomingContext(ctx, forwardedKey)) == 0 || (secure && !s.isPeer(c.identity)) {
 		return c
 	}

@@ -71,6 +71,7 @@ func (s *Server) toError(err error) error {
 		noOwner   *noOwnerError
 		quota     *engine.QuotaError
 		trouble   *engine.StoreError
+		denied    *accessError
 	)
 	switch {
 	case errors.As(err, &held):
@@ -102,6 +103,8 @@ func (s *Server) toError(err error) error {
 		return rich(codes.Unavailable, leasev1.ErrorReason_ERROR_REASON_NO_OWNER, err, nil, retryInfo(retrySoon))
 	case errors.Is(err, engine.ErrUncertain), errors.As(err, &trouble):
 		return rich(codes.Unavailable, leasev1.ErrorReason_ERROR_REASON_STORE_UNAVAILABLE, err, nil, retryInfo(retrySoon))
+	case errors.As(err, &denied):
+		return rich(denied.code, leasev1.ErrorReason_ERROR_REASON_ACCESS_DENIED, err, nil)
 	case errors.Is(err, errStopping):
 		return rich(codes.Unavailable, leasev1.ErrorReason_ERROR_REASON_SHUTTING_DOWN, err, nil, retryInfo(retrySoon))
 	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):

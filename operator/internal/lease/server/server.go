@@ -48,6 +48,8 @@ type Options struct {
 	Registry prometheus.Registerer
 	// Identity is this service's own, which its replicas share; nil without TLS.
 	Identity func() string
+	// Access says who may call.
+	Access Access
 	// ServerOptions and DialOptions are added to those of the gRPC server and of the connections to other
 	// replicas. Without DialOptions those connections are not encrypted.
 	ServerOptions []grpc.ServerOption
@@ -101,9 +103,13 @@ func New(opts Options) *Server {
 	rpc := grpcprom.NewServerMetrics(grpcprom.WithServerHandlingTimeHistogram(
 		grpcprom.WithHistogramBuckets(prometheus.ExponentialBuckets(0.0005, 2, 14))))
 	opts.Registry.MustRegister(rpc)
+	s := &Server{
+		opts: opts, engine: opts.Engine, metrics: newMetrics(opts.Registry), health: health.NewServer(), started: opts.Clock(),
+		stopping: make(chan struct{}),
+	}
 	serverOptions := append([]grpc.ServerOption{
-		grpc.ChainUnaryInterceptor(rpc.UnaryServerInterceptor(), addressedUnary(opts.Engine)),
-		grpc.ChainStreamInterceptor(rpc.StreamServerInterceptor(), addressedStream(opts.Engine)),
+		grpc.ChainUnaryInterceptor(rpc.UnaryServerInterceptor(), addressedUnary(opts.Engine), s.authenticateUnary),
+		grpc.ChainStreamInterceptor(rpc.StreamServerInterceptor(), addressedStream(opts.Engine), s.authenticateStream),
 		grpc.KeepaliveParams(keepalive.ServerParameters{Time: 30 * time.Second, Timeout: 10 * time.Second}),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: 5 * time.Second, PermitWithoutStream: true}),
 		grpc.MaxRecvMsgSize(1 << 20),
@@ -112,11 +118,7 @@ func New(opts Options) *Server {
 	if len(dialOptions) == 0 {
 		dialOptions = []grpc.DialOption{grpc.WithTransportCredentials(insecure.NewCredentials())}
 	}
-	s := &Server{
-		opts: opts, engine: opts.Engine, peers: newPeers(dialOptions), metrics: newMetrics(opts.Registry),
-		grpc: grpc.NewServer(serverOptions...), health: health.NewServer(), started: opts.Clock(),
-		stopping: make(chan struct{}),
-	}
+	s.peers, s.grpc = newPeers(dialOptions), grpc.NewServer(serverOptions...)
 	leasev1.RegisterLeaseServiceServer(s.grpc, s)
 	leasev1.RegisterElectionServiceServer(s.grpc, &elections{server: s})
 	leasestatus.RegisterLeaseStatusServiceServer(s.grpc, s)

@@ -66,6 +66,9 @@ type Options struct {
 	EtcdEndpoints []string
 	EtcdPrefix    string
 	DataDir       string
+	// AccessOptions say who may call.
+	AccessOptions
+
 	// LeaseTTL is the TTL of requests that name none.
 	LeaseTTL time.Duration
 	// SessionTTL is how soon other replicas take over from one that died.
@@ -105,6 +108,9 @@ func (o *Options) Validate() error {
 		if err := files.Validate(); err != nil {
 			errs = append(errs, fmt.Errorf("%s: %w", flags, err))
 		}
+	}
+	if err := o.validate(o.TLS); err != nil {
+		errs = append(errs, err)
 	}
 	for flag, limit := range map[string]int64{
 		"--max-leases": o.Limits.Leases, "--max-waiters": o.Limits.Waiters,
@@ -153,10 +159,10 @@ func Run(ctx context.Context, opts Options) error {
 	serverOptions := server.Options{
 		Engine: eng, Store: etcd, Embedded: len(opts.EtcdEndpoints) == 0, Name: opts.Name, Version: opts.Version,
 		TTLs: server.TTLs{Min: minTTL, Max: maxTTL, Default: opts.LeaseTTL}, Patience: 2*opts.SessionTTL + 5*time.Second,
-		Clock: clock.Now, Log: log, Registry: registry,
+		Clock: clock.Now, Log: log, Registry: registry, Access: opts.access(),
 	}
 	if opts.TLS.Cert != "" {
-		serverOptions.ServerOptions = []grpc.ServerOption{grpc.Creds(leasetls.ServerCredentials(opts.TLS))}
+		serverOptions.ServerOptions = []grpc.ServerOption{grpc.Creds(opts.credentials(opts.TLS))}
 		serverOptions.DialOptions = []grpc.DialOption{grpc.WithTransportCredentials(leasetls.ClientCredentials(opts.TLS))}
 		serverOptions.Identity = func() string {
 			identity, err := opts.TLS.OwnIdentity()
