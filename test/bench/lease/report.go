@@ -241,8 +241,9 @@ func (r *report) replaceTable(page string) (string, error) {
 
 func (r *report) table() string {
 	var out strings.Builder
-	fmt.Fprintf(&out, "\nMeasured on %s in %s: %s, %d cores, Linux %s; fdatasync takes %s. %s. %d rounds of %s each side.\n\n",
-		r.Date, r.Took, r.Machine.CPU, r.Machine.Cores, r.Machine.Kernel, r.Machine.Sync, strings.Join(r.Versions, ", "), r.Rounds, r.Lasts)
+	fmt.Fprintf(&out, "\nMeasured on %s in %s: %s, %d cores, Linux %s; fdatasync takes %s; the load average was %s before. %s. %d rounds of %s each side.\n\n",
+		r.Date, r.Took, r.Machine.CPU, r.Machine.Cores, r.Machine.Kernel, r.Machine.Sync, r.Machine.LoadBefore,
+		strings.Join(r.Versions, ", "), r.Rounds, r.Lasts)
 	out.WriteString("| # | figure | clients | etcd | goal | measured | | ours | peer |\n|---|---|---|---|---|---|---|---|---|\n")
 	for _, f := range r.Figures {
 		fmt.Fprintf(&out, "| %s | %s | %d | %d | %s | %s | %s | %s | %s |\n",
