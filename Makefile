@@ -6,7 +6,7 @@
 export CGO_ENABLED ?= 0
 
 help: ## Show the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 up: ## The main job: cluster (or KUBECONFIG's), pulumi up, a lease acquired
 	@tools/dev/up.sh

@@ -71,6 +71,7 @@ for group; do
     # One build at a time on the whole machine: two at once take several times longer than one after another.
     exec 9>"$cache/build.lock"
     flock -n 9 || { say "$group: waiting for another build to finish"; flock 9; }
+    rm -rf "$cache"/."$group".?????? # of a build that was killed
     [[ -d $out ]] || build "$group" "$out"
     exec 9>&-
   fi

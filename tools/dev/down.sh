@@ -10,7 +10,7 @@ if external_cluster; then
   cd "$root"
   if [[ -f $stack_config ]]; then
     step 'pulumi destroy'
-    pulumi --non-interactive destroy --yes --skip-preview --stack dev --config-file "$stack_config" >&2
+    update destroy
   fi
   rm -rf "${pulumi_state:?}"
 else
@@ -18,5 +18,7 @@ else
   mkdir -p "$root/bin"
   (cd "$root" && go build -o "$root/bin/" ./test/cluster/cmd/cluster)
   "$root/bin/cluster" down --name "$cluster"
+  # Images are shared by the clusters of one state folder.
+  [[ -n $(ls -A "$state/clusters" 2>/dev/null) ]] || rm -rf "${state:?}/images"
 fi
-note 'removed'
+note "removed; the tools stay in their cache for the next time"

@@ -8,17 +8,28 @@
 # $ETCD_IMAGE        with KUBECONFIG: the image of the development etcd
 
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
-state=${HOLDFAST_STATE:-${XDG_STATE_HOME:-$HOME/.local/state}/holdfast}
+state=$(realpath -m "${HOLDFAST_STATE:-${XDG_STATE_HOME:-${HOME:?set HOME or HOLDFAST_STATE}/.local/state}/holdfast}")
 cluster=${HOLDFAST_CLUSTER:-dev}
 local_kubeconfig=$state/clusters/$cluster/kubeconfig
 export HOLDFAST_STATE=$state CGO_ENABLED=0
 
-# A KUBECONFIG that is the local cluster's own (the closing lines of `make up` suggest to export it) is no other cluster.
-external_cluster() { [[ -n ${KUBECONFIG:-} && $KUBECONFIG != "$local_kubeconfig" ]]; }
-
 step() { printf '\n\033[1m==> %s\033[0m\n' "$*" >&2; }
 note() { printf '    %s\n' "$*" >&2; }
 die() { printf 'error: %s\n' "$*" >&2; exit 1; }
+
+[[ $cluster =~ ^[a-z]([-a-z0-9]{0,30}[a-z0-9])?$ ]] ||
+  die "HOLDFAST_CLUSTER is '$cluster': allowed are up to 32 lower case letters, digits and '-', beginning with a letter and not ending in '-'"
+
+# A KUBECONFIG that is the local cluster's own (the closing lines of `make up` suggest to export it) is no other cluster.
+external_cluster() { [[ -n ${KUBECONFIG:-} && $KUBECONFIG != "$local_kubeconfig" ]]; }
+
+# KUBECONFIG may list several files; one of them has to be there.
+if external_cluster; then
+  readable=''
+  IFS=: read -ra files <<<"$KUBECONFIG"
+  for file in "${files[@]}"; do [[ ! -r $file ]] || readable=yes; done
+  [[ -n $readable ]] || die "KUBECONFIG=$KUBECONFIG names no file that can be read; unset it to use the local cluster"
+fi
 
 # alone runs the rest of the script while no other one changes what is in $state. The lock is flock's own: what a script
 # leaves running, such as the cluster, must not inherit it.
@@ -96,7 +107,7 @@ image() {
   archive=$images/$name-$tag.tar
   if [[ ! -f $archive ]]; then
     rm -f "$images/$name"-*.tar
-    "$kube_bin/image" -o "$archive" -ref "holdfast.local/$name:$tag" -entrypoint "$entrypoint" "$@" >&2
+    "$kube_bin/image" -o "$archive" -ref "holdfast.local/$name:$tag" -entrypoint "$entrypoint" "$@" >/dev/null
   fi
   printf 'holdfast.local/%s:%s\n' "$name" "$tag"
 }
@@ -123,6 +134,7 @@ pulumi_env() {
     export PULUMI_HOME=$home/home PULUMI_DISABLE_AUTOMATIC_PLUGIN_ACQUISITION=true
   fi
   # Without "metadata=skip" an interrupted pulumi can leave an empty .attrs file that no later one can read.
+  export PULUMI_SUPPRESS_NEO_LINK=true
   export PULUMI_BACKEND_URL="file://$home/state?metadata=skip" PULUMI_CONFIG_PASSPHRASE_FILE=$home/passphrase PULUMI_SKIP_UPDATE_CHECK=true
   pulumi_state=$home stack_config=$home/Pulumi.dev.yaml
 }
@@ -131,11 +143,24 @@ pulumi_env() {
 # this stack's passphrase. The stack is made from a folder of its own, since pulumi writes the salt beside Pulumi.yaml, and
 # the checkout is not to change.
 create_stack() {
-  local home=$pulumi_state/project
+  local home=$pulumi_state/project unknown
+  # Pulumi passes over top-level keys that it does not know, and a mistyped "config" would so remove every tenant.
+  unknown=$(sed -n 's/^\([A-Za-z][A-Za-z]*\):.*/\1/p' "$root/Pulumi.dev.yaml" | grep -vxE 'config|encryptionsalt|encryptedkey|secretsprovider|environment' || true)
+  [[ -z $unknown ]] || die "Pulumi.dev.yaml: '$unknown' is not a key of a stack file; allowed are config, encryptionsalt, encryptedkey, secretsprovider, environment"
+  grep -q '^config:' "$root/Pulumi.dev.yaml" || die "Pulumi.dev.yaml has no key 'config'"
   mkdir -p "$home"
   sed -n 's/^name:.*/&/p' "$root/Pulumi.yaml" >"$home/Pulumi.yaml"
   echo 'runtime: go' >>"$home/Pulumi.yaml"
   pulumi --cwd "$home" --non-interactive stack select dev >/dev/null 2>&1 ||
     pulumi --cwd "$home" --non-interactive stack init dev >/dev/null
   { cat "$root/Pulumi.dev.yaml" && grep '^encryptionsalt:' "$home/Pulumi.dev.yaml"; } >"$stack_config"
+}
+
+# update VERB FLAG...   runs an update of the stack without a question, and shows a line for each thing done.
+update() {
+  local verb=$1
+  shift
+  pulumi --non-interactive "$verb" --yes --skip-preview --stack dev --config-file "$stack_config" \
+    --suppress-permalink=true --suppress-progress "$@" 2>&1 |
+    { grep -vE '^@|\(0s\) *$|^ *$|pulumi stack rm' || true; } >&2
 }

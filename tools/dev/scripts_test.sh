@@ -28,6 +28,14 @@ expect 'an unknown package group is named' 2 "no group named 'nonsense'" tools/d
 expect 'status without a cluster says how to start one' 1 'make up' env -u KUBECONFIG HOLDFAST_STATE="$tmp/state" tools/dev/status.sh
 expect 'render needs a known environment' 2 'dev prod' tools/dev/render.sh nonsense
 
+expect 'a cluster name is checked first' 1 "HOLDFAST_CLUSTER is 'No good'" env -u KUBECONFIG HOLDFAST_CLUSTER='No good' tools/dev/status.sh
+expect 'a missing kubeconfig is named' 1 "KUBECONFIG=$tmp/none" env KUBECONFIG="$tmp/none" tools/dev/status.sh
+for group in tools/*/build.conf; do
+  group=$(basename "$(dirname "$group")")
+  expect "docs/tools.md has group $group" 0 '' grep -q "^| \`$group\`" docs/tools.md
+done
+expect 'docs/tools.md has no blanks left' 1 '' grep -E 'TIME_[A-Z]' docs/tools.md
+
 mkdir -p "$tmp/busy"
 expect 'one make up or down at a time' 1 'another make up or make down' env -u KUBECONFIG HOLDFAST_STATE="$tmp/busy" flock "$tmp/busy/lock" tools/dev/down.sh
 

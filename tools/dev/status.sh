@@ -11,7 +11,7 @@ build_tools
 step 'Cluster'
 if ! external_cluster; then
   (cd "$root" && mkdir -p bin && go build -o bin/ ./test/cluster/cmd/cluster)
-  "$root/bin/cluster" status --name "$cluster" || note 'the cluster is not healthy: make up mends it'
+  "$root/bin/cluster" status --name "$cluster" || die 'the cluster is not healthy: make up mends it'
 fi
 kubectl get nodes -o wide
 

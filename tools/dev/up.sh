@@ -14,7 +14,7 @@ else
   "$root/tools/debian-packages.sh" build cluster
 fi
 
-step '2/6 Tools (the first time about 20 minutes, afterwards none)'
+step '2/6 Tools (the first time about 20 minutes, afterwards nothing)'
 build_tools
 
 step '3/6 Holdfast itself (the first time about 3 minutes, afterwards seconds)'
@@ -42,7 +42,7 @@ configure holdfast:leaseService.image "$lease_image"
 configure holdfast:devEtcd.image "$etcd_image"
 # The lock above says that no other update runs: a lock in the state is that of an update that was killed.
 pulumi --non-interactive cancel --yes --stack dev >/dev/null 2>&1 || true
-if ! pulumi --non-interactive up --refresh --yes --skip-preview --stack dev --config-file "$stack_config" --suppress-permalink >&2; then
+if ! update up --refresh; then
   note 'pulumi up failed; the tenants as they are now:'
   kubectl get leaseservices -A -o wide >&2 || true
   die 'make up can be run again; make down removes all'
