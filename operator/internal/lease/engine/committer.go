@@ -18,7 +18,7 @@ const (
 	// after laterMost at most. So when very many leases expire together, the store is most of the time free for those who
 	// wait, and still a hundred batches take no more than a second.
 	laterPause = 2
-	laterMost  = 8 * time.Millisecond
+	laterMost  = 6 * time.Millisecond
 	// laterShare is how many of the ops somebody waits for go into a batch, when there are others whose time has come.
 	laterShare = store.MaxBatchWrites / 2
 )
