@@ -14,14 +14,12 @@ import (
 	"os"
 	"runtime"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 	clientv3 "go.etcd.io/etcd/client/v3"
-	"go.uber.org/zap"
 	"golang.org/x/sync/errgroup"
 	"google.golang.org/grpc"
 
@@ -58,10 +56,11 @@ type Options struct {
 	// TLS secures the gRPC server and the connections between replicas; the zero value does not. With a CA, clients
 	// need a certificate of it.
 	TLS leasetls.Files
-	// EtcdTLS secures the connections to etcd. EtcdUser logs in there, with the password in EtcdPasswordFile.
-	EtcdTLS          leasetls.Files
-	EtcdUser         string
-	EtcdPasswordFile string
+	// EtcdTLS secures the connections to etcd; its certificate and key may name files that are not there, for an etcd
+	// that asks for none.
+	EtcdTLS leasetls.Files
+	// EtcdUser, or the user in EtcdUserFile, logs in there, with the password in EtcdPasswordFile.
+	EtcdUser, EtcdUserFile, EtcdPasswordFile string
 	// EtcdEndpoints are URLs; none means an embedded etcd with its data in DataDir.
 	EtcdEndpoints []string
 	EtcdPrefix    string
@@ -101,9 +100,10 @@ func (o *Options) Validate() error {
 	require(o.Shards >= 1 && o.Shards <= store.MaxShards, "--shards is %d; 1 to %d are allowed", o.Shards, store.MaxShards)
 	require(len(o.EtcdEndpoints) > 0 || o.DataDir != "", "--data-dir is empty; the embedded etcd needs one (or name --etcd-endpoints)")
 	require(o.TLS.CA == "" || o.TLS.Cert != "", "--tls-client-ca needs --tls-cert and --tls-key")
-	require((o.EtcdUser == "") == (o.EtcdPasswordFile == ""), "--etcd-user and --etcd-password-file need each other")
+	require(o.EtcdUser == "" || o.EtcdUserFile == "", "--etcd-user and --etcd-user-file exclude each other")
+	require((o.EtcdUser+o.EtcdUserFile == "") == (o.EtcdPasswordFile == ""), "--etcd-user or --etcd-user-file, and --etcd-password-file need each other")
 	for flags, files := range map[string]leasetls.Files{
-		"--tls-cert, --tls-key, --tls-client-ca": o.TLS, "--etcd-cert, --etcd-key, --etcd-ca": o.EtcdTLS,
+		"--tls-cert, --tls-key, --tls-client-ca": o.TLS, "--etcd-cert, --etcd-key, --etcd-ca": o.etcdFiles(),
 	} {
 		if err := files.Validate(); err != nil {
 			errs = append(errs, fmt.Errorf("%s: %w", flags, err))
@@ -191,32 +191,6 @@ func reachable(addr net.Addr, alone bool) string {
 		host = "127.0.0.1"
 	}
 	return net.JoinHostPort(host, strconv.Itoa(tcp.Port))
-}
-
-func dialEtcd(opts *Options) (*clientv3.Client, error) {
-	config := clientv3.Config{
-		Endpoints: opts.EtcdEndpoints, DialTimeout: 5 * time.Second,
-		DialKeepAliveTime: 2 * time.Second, DialKeepAliveTimeout: 2 * time.Second, Logger: zap.NewNop(),
-	}
-	if opts.EtcdTLS != (leasetls.Files{}) {
-		tlsConfig, err := opts.EtcdTLS.Client()
-		if err != nil {
-			return nil, fmt.Errorf("--etcd-cert, --etcd-key, --etcd-ca: %w", err)
-		}
-		config.TLS = tlsConfig
-	}
-	if opts.EtcdUser != "" {
-		password, err := os.ReadFile(opts.EtcdPasswordFile)
-		if err != nil {
-			return nil, fmt.Errorf("--etcd-password-file: %w", err)
-		}
-		config.Username, config.Password = opts.EtcdUser, strings.TrimSpace(string(password))
-	}
-	client, err := clientv3.New(config)
-	if err != nil {
-		return nil, fmt.Errorf("--etcd-endpoints: %w", err)
-	}
-	return client, nil
 }
 
 // openStore connects to etcd, or starts the embedded one. The channel yields an error when that one dies.
