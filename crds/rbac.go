@@ -6,12 +6,16 @@ import (
 	v1alpha1 "github.com/holdfast-io/holdfast/operator/api/v1alpha1"
 )
 
+// SeedSecret is the name of the Secret in the operator's namespace from which the certificate authorities of all
+// LeaseServices are derived.
+const SeedSecret = "holdfast-certificate-seed"
+
 // TenantRules are the rules of the Role that the operator needs in every namespace it watches. A test runs the
 // controllers under exactly these, so a verb that is missing fails there and one that is added is seen in review.
 //
-// Secrets and ConfigMaps are read for what ZooKeeperConfigs refer to (credentials, data), and never written: their
-// names are the tenant's to choose, so the rule cannot list them, and it is one of the namespace's Role alone. There
-// is none for PersistentVolumeClaims (a StatefulSet keeps its own), and no verb "update":
+// Secrets and ConfigMaps are read for what the objects refer to (credentials, data): their names are the tenant's to
+// choose, so the rule cannot list them, and it is one of the namespace's Role alone. Secrets are written too, for the
+// certificates of LeaseServices; by what the reconciler does, only those that an object of ours controls. There is none for PersistentVolumeClaims (a StatefulSet keeps its own), and no verb "update":
 // the operator writes by server-side apply, which is "patch", and "create" for an object that does not exist yet.
 func TenantRules() []rbacv1.PolicyRule {
 	read := []string{"get", "list", "watch"}
@@ -23,7 +27,8 @@ func TenantRules() []rbacv1.PolicyRule {
 		{APIGroups: []string{v1alpha1.GroupVersion.Group}, Resources: []string{"leaseservices/finalizers"}, Verbs: []string{"update"}},
 		{APIGroups: []string{v1alpha1.GroupVersion.Group}, Resources: []string{"zookeeperconfigs"}, Verbs: []string{"get", "list", "watch", "patch"}},
 		{APIGroups: []string{v1alpha1.GroupVersion.Group}, Resources: []string{"zookeeperconfigs/status"}, Verbs: []string{"get", "patch"}},
-		{APIGroups: []string{""}, Resources: []string{"configmaps", "secrets"}, Verbs: read},
+		{APIGroups: []string{""}, Resources: []string{"configmaps"}, Verbs: read},
+		{APIGroups: []string{""}, Resources: []string{"secrets"}, Verbs: own},
 		{APIGroups: []string{""}, Resources: []string{"serviceaccounts", "services"}, Verbs: own},
 		{APIGroups: []string{""}, Resources: []string{"pods"}, Verbs: read},
 		{APIGroups: []string{"apps"}, Resources: []string{"statefulsets"}, Verbs: own},
@@ -35,9 +40,12 @@ func TenantRules() []rbacv1.PolicyRule {
 }
 
 // OperatorRules are the rules of the Role that the operator needs in its own namespace: the Lease by which its
-// replicas elect one of them, and the events that they write about the election.
+// replicas elect one of them, the events that they write about the election, and the seed of the certificate authorities:
+// that one Secret is read, and made if there is none. The API server cannot tie "create" to a name.
 func OperatorRules() []rbacv1.PolicyRule {
 	return []rbacv1.PolicyRule{
+		{APIGroups: []string{""}, Resources: []string{"secrets"}, ResourceNames: []string{SeedSecret}, Verbs: []string{"get"}},
+		{APIGroups: []string{""}, Resources: []string{"secrets"}, Verbs: []string{"create"}},
 		{APIGroups: []string{"coordination.k8s.io"}, Resources: []string{"leases"}, Verbs: []string{"get", "create", "update"}},
 		{APIGroups: []string{"events.k8s.io"}, Resources: []string{"events"}, Verbs: []string{"create", "patch"}},
 		{APIGroups: []string{""}, Resources: []string{"events"}, Verbs: []string{"create", "patch"}},

@@ -34,7 +34,7 @@ func (j *mainJob) killLeader(t *testing.T) {
 			continue
 		}
 		address := net.JoinHostPort(pod.Status.PodIP, strconv.Itoa(v1alpha1.LeaseServicePort))
-		survivors[pod.Name] = dialLeases(t, j.cluster, address).connection
+		survivors[pod.Name] = dialLeases(t, j.cluster, address, clientTLS(t, j.cluster, j.key)).connection
 	}
 	require.Len(t, survivors, 2, "status.leader %q is none of the pods", old)
 

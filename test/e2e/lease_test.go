@@ -4,15 +4,19 @@ package e2e
 
 import (
 	"context"
+	"crypto/tls"
+	"crypto/x509"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/types/known/durationpb"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/holdfast-io/holdfast/operator/lease/leasestatus"
 	"github.com/holdfast-io/holdfast/operator/lease/leasev1"
@@ -24,11 +28,27 @@ type leaseClient struct {
 	connection *grpc.ClientConn
 }
 
+// clientTLS reads the Secret that the operator keeps for the clients of a LeaseService, as a pod that mounts it would.
+func clientTLS(t *testing.T, tc *testCluster, service types.NamespacedName) credentials.TransportCredentials {
+	t.Helper()
+	var secret corev1.Secret
+	name := types.NamespacedName{Namespace: service.Namespace, Name: service.Name + "-client-tls"}
+	require.NoError(t, tc.client.Get(t.Context(), name, &secret))
+	pair, err := tls.X509KeyPair(secret.Data["tls.crt"], secret.Data["tls.key"])
+	require.NoError(t, err)
+	authorities := x509.NewCertPool()
+	require.True(t, authorities.AppendCertsFromPEM(secret.Data["ca.crt"]))
+	return credentials.NewTLS(&tls.Config{
+		MinVersion: tls.VersionTLS13, RootCAs: authorities, Certificates: []tls.Certificate{pair},
+		ServerName: service.Name + "." + service.Namespace + ".svc",
+	})
+}
+
 // dialLeases connects to an address in the cluster; names go through the cluster's own DNS.
-func dialLeases(t *testing.T, tc *testCluster, address string) *leaseClient {
+func dialLeases(t *testing.T, tc *testCluster, address string, creds credentials.TransportCredentials) *leaseClient {
 	t.Helper()
 	connection, err := grpc.NewClient("passthrough:///"+address,
-		grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithTransportCredentials(creds),
 		grpc.WithContextDialer(tc.DialTarget),
 		grpc.WithDefaultServiceConfig(`{"methodConfig":[{"name":[{}],"waitForReady":true}]}`))
 	require.NoError(t, err)

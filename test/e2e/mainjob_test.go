@@ -10,7 +10,10 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/status"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -21,6 +24,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/holdfast-io/holdfast/operator/api/v1alpha1"
+	"github.com/holdfast-io/holdfast/operator/lease/leasev1"
 )
 
 const operatorNamespace = "holdfast-system"
@@ -100,7 +104,7 @@ func (j *mainJob) bringUp(t *testing.T) {
 		require.Equal(t, corev1.PodRunning, pod.Status.Phase)
 		require.Equal(t, j.env.leaseImage, pod.Spec.Containers[0].Image)
 	}
-	j.leases = dialLeases(j.test, j.cluster, service.Status.Endpoint)
+	j.leases = dialLeases(j.test, j.cluster, service.Status.Endpoint, clientTLS(t, j.cluster, j.key))
 }
 
 func (j *mainJob) expectNoChanges(t *testing.T) { j.stack.up("--expect-no-changes").must(t) }
@@ -182,9 +186,11 @@ func (j *mainJob) addAndRemoveTenant(t *testing.T) {
 	outputs, ok := j.stack.outputs(t)["tenants"].(map[string]any)["team-late"].(map[string]any)
 	require.True(t, ok)
 	namespace := fmt.Sprint(outputs["namespace"])
-	late := dialLeases(t, j.cluster, fmt.Sprint(outputs["endpoint"]))
+	key := types.NamespacedName{Namespace: namespace, Name: fmt.Sprint(outputs["name"])}
+	late := dialLeases(t, j.cluster, fmt.Sprint(outputs["endpoint"]), clientTLS(t, j.cluster, key))
 	_, err := late.acquire(ctx, "jobs/nightly", "late", 30*time.Second)
 	require.NoError(t, err, "the new tenant's leases are its own")
+	j.refuseStrangers(t, clientTLS(t, j.cluster, key), key)
 
 	j.wallOff(t, namespace, fmt.Sprint(outputs["name"]), fmt.Sprint(outputs["endpoint"]))
 
@@ -196,6 +202,21 @@ func (j *mainJob) addAndRemoveTenant(t *testing.T) {
 	require.Equal(t, before, j.podUIDs(t), "removing a tenant restarted another one's pods")
 }
 
+// refuseStrangers sees that the first tenant's lease service answers neither without a certificate nor with another tenant's.
+// Both reach it here, as they would with the network policy gone.
+func (j *mainJob) refuseStrangers(t *testing.T, others credentials.TransportCredentials, key types.NamespacedName) {
+	t.Helper()
+	address := j.leaseService(t).Status.Endpoint
+	for name, creds := range map[string]credentials.TransportCredentials{
+		"plain text": insecure.NewCredentials(), "the certificate of " + key.String(): others,
+	} {
+		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+		_, err := dialLeases(t, j.cluster, address, creds).List(ctx, &leasev1.ListRequest{}, grpc.WaitForReady(false))
+		cancel()
+		require.Equal(t, codes.Unavailable, status.Code(err), "with %s: %v", name, err)
+	}
+}
+
 // wallOff sees that a pod of another tenant reaches its own lease service, and not that of the first tenant.
 func (j *mainJob) wallOff(t *testing.T, namespace, name, endpoint string) {
 	t.Helper()
@@ -204,7 +225,8 @@ func (j *mainJob) wallOff(t *testing.T, namespace, name, endpoint string) {
 			path: filepath.Join(j.env.kubeBin, "kubectl"),
 			args: []string{
 				"--kubeconfig", j.cluster.Kubeconfig(), "exec", "-n", namespace, name + "-0", "--",
-				"/leasectl", "--server", endpoint, "--timeout", "3s", "status",
+				"/leasectl", "--server", endpoint, "--timeout", "3s",
+				"--ca", "/etc/holdfast/tls/ca.crt", "--cert", "/etc/holdfast/tls/tls.crt", "--key", "/etc/holdfast/tls/tls.key", "status",
 			},
 			timeout: 30 * time.Second,
 		}

@@ -39,6 +39,22 @@ const (
 	LeaseServicePort = 7400
 	// LeaseServiceMetricsPort is the port that lease service pods serve Prometheus metrics on.
 	LeaseServiceMetricsPort = 7401
+	// LeaseServiceHealthPort is the port on which lease service pods answer the kubelet's probes, and nothing else.
+	LeaseServiceHealthPort = 7402
+)
+
+// TLSMode says where the certificates of a LeaseService come from.
+//
+// +kubebuilder:validation:Enum=Managed;Provided;Disabled
+type TLSMode string
+
+const (
+	// TLSManaged is mutual TLS with certificates that the operator issues and rotates.
+	TLSManaged TLSMode = "Managed"
+	// TLSProvided is mutual TLS with the certificate of a Secret that somebody else keeps.
+	TLSProvided TLSMode = "Provided"
+	// TLSDisabled is plain text: whoever reaches the service may use it.
+	TLSDisabled TLSMode = "Disabled"
 )
 
 // NetworkPolicyMode says whether the operator keeps a NetworkPolicy around the pods.
@@ -65,6 +81,8 @@ const (
 // +kubebuilder:validation:XValidation:rule="(has(oldSelf.etcd) && has(oldSelf.etcd.prefix) ? oldSelf.etcd.prefix : \"\") == (has(self.etcd) && has(self.etcd.prefix) ? self.etcd.prefix : \"\")",message="spec.etcd.prefix cannot be changed, added or removed, since the leases stay under the first one: create a new LeaseService instead",fieldPath=".etcd"
 // +kubebuilder:validation:XValidation:rule="(has(oldSelf.storage) ? string(oldSelf.storage.size) : '1Gi') == (has(self.storage) ? string(self.storage.size) : '1Gi')",message="spec.storage.size cannot be changed (1Gi when not given): a StatefulSet's volumes keep their size",fieldPath=".storage"
 // +kubebuilder:validation:XValidation:rule="(has(oldSelf.storage) && has(oldSelf.storage.storageClassName) ? oldSelf.storage.storageClassName : \"\") == (has(self.storage) && has(self.storage.storageClassName) ? self.storage.storageClassName : \"\")",message="spec.storage.storageClassName cannot be changed, added or removed: a volume keeps its class",fieldPath=".storage"
+//
+// +kubebuilder:validation:XValidation:rule="!has(self.etcd) || !has(self.etcd.tlsSecretRef) || !has(self.etcdEndpoints) || self.etcdEndpoints.all(e, e.startsWith('https://'))",message="spec.etcd.tlsSecretRef needs https: begin every URL of spec.etcdEndpoints with https://",fieldPath=".etcdEndpoints"
 type LeaseServiceSpec struct {
 	// Replicas is the number of lease service pods. Replicas share the work, and every one answers every call.
 	// Zero, or leaving it out, means one.
@@ -76,7 +94,7 @@ type LeaseServiceSpec struct {
 	Replicas int32 `json:"replicas,omitempty"`
 
 	// EtcdEndpoints are the client URLs of the etcd that keeps the leases, such as "http://etcd-cluster:2379".
-	// The server of an https URL is verified against the CA certificates of the image.
+	// The server of an https URL is verified against the CA certificates of etcd.tlsSecretRef, or else of the image.
 	// Without any, the one replica runs an etcd of its own on a volume: for development only.
 	//
 	// +optional
@@ -90,6 +108,12 @@ type LeaseServiceSpec struct {
 	//
 	// +optional
 	Etcd *LeaseServiceEtcd `json:"etcd,omitempty"`
+
+	// TLS says how clients and replicas are authenticated. Left out: mutual TLS with certificates of the operator,
+	// unless its configuration says otherwise.
+	//
+	// +optional
+	TLS *LeaseServiceTLS `json:"tls,omitempty"`
 
 	// LeaseTTLSeconds is the time to live, in seconds, of a lease whose Acquire names none.
 	// Zero, or leaving it out, means 60.
@@ -170,6 +194,36 @@ type LeaseServiceEtcd struct {
 	// +kubebuilder:validation:MaxLength=256
 	// +kubebuilder:validation:XValidation:rule="self.matches('^(/[A-Za-z0-9][A-Za-z0-9_.-]*)+/$')",message="spec.etcd.prefix is a path of letters, digits, '_', '.' and '-' that begins and ends in '/', such as /holdfast/team-a/locks/"
 	Prefix string `json:"prefix,omitempty"`
+
+	// TLSSecretRef names a Secret with ca.crt, by which the server of an https URL is verified, and with tls.crt and
+	// tls.key, if etcd asks for a client certificate. It is mounted, and read again when it changes.
+	//
+	// +optional
+	TLSSecretRef *LeaseServiceSecretReference `json:"tlsSecretRef,omitempty"`
+
+	// AuthSecretRef names a Secret with username and password to log in to etcd. It is mounted, and read again when
+	// it changes.
+	//
+	// +optional
+	AuthSecretRef *LeaseServiceSecretReference `json:"authSecretRef,omitempty"`
+}
+
+// LeaseServiceTLS says how clients and replicas are authenticated.
+//
+// +kubebuilder:validation:XValidation:rule="(has(self.mode) && self.mode == 'Provided') == has(self.secretRef)",message="spec.tls.secretRef is set if, and only if, spec.tls.mode is Provided"
+type LeaseServiceTLS struct {
+	// Mode is Managed (the operator issues and rotates certificates), Provided (they are in the Secret of secretRef)
+	// or Disabled (plain text, nobody is authenticated). Left out: as the operator's configuration says, which is
+	// Managed by default.
+	//
+	// +optional
+	Mode TLSMode `json:"mode,omitempty"`
+
+	// SecretRef names a Secret with tls.crt and tls.key, which replicas show to clients and to each other, and with
+	// ca.crt, which client certificates must come from. For mode Provided.
+	//
+	// +optional
+	SecretRef *LeaseServiceSecretReference `json:"secretRef,omitempty"`
 }
 
 // LeaseServiceSecretReference names a Secret of the LeaseService's namespace.
@@ -297,6 +351,12 @@ type LeaseServiceStatus struct {
 	//
 	// +optional
 	Endpoint string `json:"endpoint,omitempty"`
+
+	// ClientSecret is the name of the Secret that clients in the namespace mount to connect: ca.crt, tls.crt and
+	// tls.key. Empty without certificates of the operator.
+	//
+	// +optional
+	ClientSecret string `json:"clientSecret,omitempty"`
 
 	// Pods has a row a pod, ordered by name.
 	//

@@ -1,6 +1,9 @@
 package main
 
 import (
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/holdfast-io/holdfast/crds"
 	"github.com/holdfast-io/holdfast/operator/internal/component"
 	"github.com/holdfast-io/holdfast/operator/internal/config"
 	"github.com/holdfast-io/holdfast/operator/internal/controller/leaseservice"
@@ -17,12 +20,20 @@ func components(c config.OperatorConfig) []component.Component {
 	zk := shared.New(zooKeeperPool(c.ZooKeeper))
 	return []component.Component{
 		secrets.Component(),
-		leaseservice.Component(leaseservice.Options{
-			Settings:      desired.Settings{DefaultImage: c.LeaseService.Image, OperatorNamespace: c.LeaderElection.Namespace},
-			MaxConcurrent: c.LeaseService.MaxConcurrentReconciles,
-		}),
+		leaseservice.Component(leaseServiceOptions(c)),
 		zk.Component(),
 		zookeeperconfig.Component(zooKeeperOptions(zk, c.ZooKeeper)),
+	}
+}
+
+func leaseServiceOptions(c config.OperatorConfig) leaseservice.Options {
+	return leaseservice.Options{
+		Settings: desired.Settings{
+			DefaultImage: c.LeaseService.Image, OperatorNamespace: c.LeaderElection.Namespace, IssueCertificates: c.LeaseService.TLS.Enabled,
+		},
+		Seed:                types.NamespacedName{Namespace: c.LeaderElection.Namespace, Name: crds.SeedSecret},
+		CertificateLifetime: c.LeaseService.TLS.CertificateLifetime.Duration,
+		MaxConcurrent:       c.LeaseService.MaxConcurrentReconciles,
 	}
 }
 

@@ -70,9 +70,10 @@ func (a *Authority) Renew(have Keys, leaf Leaf, now time.Time) (keys Keys, next 
 	return have, next, nil
 }
 
-// renewal is two thirds of a certificate's life after its beginning.
+// renewal is two thirds of a certificate's life after it was issued.
 func renewal(cert *x509.Certificate) time.Time {
-	return cert.NotBefore.Add(cert.NotAfter.Sub(cert.NotBefore) / 3 * 2)
+	issued := cert.NotBefore.Add(backdate)
+	return issued.Add(cert.NotAfter.Sub(issued) / 3 * 2)
 }
 
 // usable returns the certificate that is there, or why another is needed.

@@ -84,6 +84,18 @@ type LeaseService struct {
 	Image string `json:"image"`
 	// MaxConcurrentReconciles is the number of objects that are worked on at once, 1 to 64. Default 4.
 	MaxConcurrentReconciles int `json:"maxConcurrentReconciles"`
+	// TLS of LeaseServices.
+	TLS LeaseServiceTLS `json:"tls"`
+}
+
+// LeaseServiceTLS says whether and how the operator issues certificates.
+type LeaseServiceTLS struct {
+	// Enabled: a LeaseService that says nothing of TLS has certificates of the operator. Without it, such a one speaks
+	// plain text, and none can have any. Default true.
+	Enabled bool `json:"enabled"`
+	// CertificateLifetime is how long a certificate is good for, 1h to 4320h; it is renewed after two thirds. Default
+	// 2160h.
+	CertificateLifetime Duration `json:"certificateLifetime"`
 }
 
 // Duration is a time.Duration that is written like "15s". What cannot be parsed is kept for Validate, which knows the path.
@@ -124,8 +136,15 @@ func Default() OperatorConfig {
 		Health:                  Server{BindAddress: ":8081"},
 		Log:                     Log{Level: "info"},
 		GracefulShutdownTimeout: Duration{Duration: 20 * time.Second},
-		LeaseService:            LeaseService{MaxConcurrentReconciles: 4},
+		LeaseService:            defaultLeaseService(),
 		ZooKeeper:               defaultZooKeeper(),
+	}
+}
+
+func defaultLeaseService() LeaseService {
+	return LeaseService{
+		MaxConcurrentReconciles: 4,
+		TLS:                     LeaseServiceTLS{Enabled: true, CertificateLifetime: Duration{Duration: 90 * 24 * time.Hour}},
 	}
 }
 

@@ -30,7 +30,7 @@ health: {bindAddress: "0"}
 log: {level: debug}
 gracefulShutdownTimeout: 1m
 components: {disabled: [lease-service]}
-leaseService: {image: "example.com/lease-service@sha256:00", maxConcurrentReconciles: 16}
+leaseService: {image: "example.com/lease-service@sha256:00", maxConcurrentReconciles: 16, tls: {enabled: false, certificateLifetime: 24h}}
 zookeeper: {connectString: "zk:2181", breakerFailures: 3}
 `))
 	if err != nil {
@@ -45,7 +45,7 @@ zookeeper: {connectString: "zk:2181", breakerFailures: 3}
 		Log:                     config.Log{Level: "debug"},
 		GracefulShutdownTimeout: seconds(60),
 		Components:              config.Components{Disabled: []string{"lease-service"}},
-		LeaseService:            config.LeaseService{Image: "example.com/lease-service@sha256:00", MaxConcurrentReconciles: 16},
+		LeaseService:            config.LeaseService{Image: "example.com/lease-service@sha256:00", MaxConcurrentReconciles: 16, TLS: config.LeaseServiceTLS{CertificateLifetime: seconds(86400)}},
 		ZooKeeper:               config.Default().ZooKeeper,
 	}
 	want.ZooKeeper.ConnectString, want.ZooKeeper.BreakerFailures = "zk:2181", 3
@@ -90,6 +90,7 @@ func TestRefusals(t *testing.T) {
 		{"no port", "namespaces: []\nmetrics: {bindAddress: localhost}\n", []string{`metrics.bindAddress: Invalid value: "localhost"`, `":port"`}},
 		{"a port out of range", "namespaces: []\nhealth: {bindAddress: ':70000'}\n", []string{`health.bindAddress: Invalid value: ":70000"`}},
 		{"a level that there is not", "namespaces: []\nlog: {level: verbose}\n", []string{`log.level: Unsupported value: "verbose"`, `"debug"`, `"error"`}},
+		{"certificates for minutes", "namespaces: []\nleaseService: {tls: {certificateLifetime: 5m}}\n", []string{`leaseService.tls.certificateLifetime: Invalid value: "5m0s": must be 1h0m0s to 4320h0m0s`}},
 		{"too many at once", "namespaces: []\nleaseService: {maxConcurrentReconciles: 0}\n", []string{"leaseService.maxConcurrentReconciles: Invalid value: 0: must be 1 to 64"}},
 		{"a value of another type", "namespaces: []\nleaderElection: {enabled: maybe}\n", []string{"leaderElection.enabled", "bool"}},
 		{"no YAML", "namespaces: [\n", []string{"no YAML"}},

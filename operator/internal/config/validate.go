@@ -30,6 +30,7 @@ func (c OperatorConfig) Validate() error {
 	if n := c.LeaseService.MaxConcurrentReconciles; n < 1 || n > 64 {
 		faults = append(faults, field.Invalid(field.NewPath("leaseService", "maxConcurrentReconciles"), n, "must be 1 to 64"))
 	}
+	check(c.LeaseService.TLS.CertificateLifetime.validate(field.NewPath("leaseService", "tls", "certificateLifetime"), time.Hour, 180*24*time.Hour))
 	check(c.ZooKeeper.validate(field.NewPath("zookeeper")))
 
 	joined := make([]error, 0, len(faults))

@@ -19,18 +19,21 @@ import (
 // owned are the types of the children. Each is pruned as well: a child that the spec does not want any more goes.
 func owned() []client.Object {
 	return []client.Object{
-		&corev1.ServiceAccount{}, &corev1.Service{}, &networkingv1.NetworkPolicy{}, &policyv1.PodDisruptionBudget{}, &appsv1.StatefulSet{},
+		&corev1.ServiceAccount{}, &corev1.Service{}, &corev1.Secret{}, &networkingv1.NetworkPolicy{}, &policyv1.PodDisruptionBudget{}, &appsv1.StatefulSet{},
 	}
 }
 
 // decide is the whole decision about one LeaseService.
 func decide(ls *v1alpha1.LeaseService, observed Observation, settings desired.Settings, now time.Time) reconcile.Plan[*v1alpha1.LeaseService] {
 	status := statusOf(ls, observed)
+	if mode, err := desired.TLSMode(ls, settings); err == nil && mode == v1alpha1.TLSManaged {
+		status.ClientSecret = desired.ClientSecretName(ls)
+	}
 	plan := reconcile.Plan[*v1alpha1.LeaseService]{
 		Status: func(obj *v1alpha1.LeaseService) { apply(&obj.Status, status) },
 		Events: eventsOf(&ls.Status, &status),
 	}
-	children, err := desired.Children(ls, settings)
+	children, err := desired.Children(ls, settings, observed.Certificates.Certificates)
 	if err != nil {
 		// Nothing is applied and nothing pruned: pods that run already go on running.
 		plan.Unready = reconcile.Stalled(v1alpha1.ReasonInvalidSpec, "%s", err)
@@ -40,6 +43,9 @@ func decide(ls *v1alpha1.LeaseService, observed Observation, settings desired.Se
 		plan.Children = append(plan.Children, child)
 	}
 	plan.Prune = owned()
+	if next := observed.Certificates.Next; !next.IsZero() {
+		plan.RequeueAfter = max(next.Sub(now), time.Second)
+	}
 	plan.Unready = unready(ls, observed, &status, now)
 	plan.Message = fmt.Sprintf("%d of %d pods are ready", status.ReadyReplicas, desired.Replicas(ls))
 	if unheard := unheardPods(observed); unheard > 0 {
@@ -57,6 +63,8 @@ func unready(ls *v1alpha1.LeaseService, observed Observation, status *v1alpha1.L
 	}
 	next, late := stuckPods(ls, observed, now)
 	switch {
+	case observed.Certificates.Missing != "":
+		return reconcile.Stalled(v1alpha1.ReasonSourceMissing, "%s", observed.Certificates.Missing)
 	case late != nil:
 		return late
 	case status.UpdatedReplicas < want && status.UpdateRevision != status.CurrentRevision:

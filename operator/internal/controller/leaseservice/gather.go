@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"google.golang.org/grpc/credentials"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -33,6 +34,8 @@ type Observation struct {
 	Reports map[string]watch.Report
 	// MissingSince is when fewer pods were first seen than the set wants. Zero: none is missing.
 	MissingSince time.Time
+	// Certificates are those that it should have.
+	Certificates material
 }
 
 // Listener hears the pods. It is *watch.Collector outside of tests.
@@ -44,28 +47,39 @@ type Listener interface {
 // gatherer observes LeaseServices.
 type gatherer struct {
 	listener Listener
+	settings desired.Settings
+	issuer   Issuer
 	clock    clock.PassiveClock
 
 	mu sync.Mutex
+	// secured has what is kept of LeaseServices that speak TLS, by UID.
+	secured map[types.UID]*secured
 	// missing has when pods were first seen missing, by UID of the LeaseService. A StatefulSet has no condition for
 	// pods that it may not create (a quota, an admission policy) and no time either. After a restart of the
 	// operator the time begins anew: such an object is called stalled a little later, and nothing else.
 	missing map[types.UID]time.Time
 }
 
-func newGatherer(listener Listener, clock clock.PassiveClock) *gatherer {
-	return &gatherer{listener: listener, clock: clock, missing: map[types.UID]time.Time{}}
+func newGatherer(listener Listener, settings desired.Settings, issuer Issuer, clock clock.PassiveClock) *gatherer {
+	return &gatherer{
+		listener: listener, settings: settings, issuer: issuer, clock: clock,
+		secured: map[types.UID]*secured{}, missing: map[types.UID]time.Time{},
+	}
 }
 
 func (g *gatherer) gather(ctx context.Context, reader client.Reader, ls *v1alpha1.LeaseService) (Observation, error) {
 	var observed Observation
 	key := client.ObjectKeyFromObject(ls)
+	var err error
+	if observed.Certificates, err = g.certificates(ctx, reader, ls); err != nil {
+		return observed, err
+	}
 	set := &appsv1.StatefulSet{}
-	err := reader.Get(ctx, types.NamespacedName{Namespace: ls.Namespace, Name: desired.StatefulSetName(ls)}, set)
+	err = reader.Get(ctx, types.NamespacedName{Namespace: ls.Namespace, Name: desired.StatefulSetName(ls)}, set)
 	switch {
 	case apierrors.IsNotFound(err) || err == nil && !metav1.IsControlledBy(set, ls):
 		g.listener.Observe(key, ls.UID, nil)
-		return observed, nil
+		return observed, g.forgetIfGone(ctx, reader, ls)
 	case err != nil:
 		return observed, fmt.Errorf("reading the StatefulSet: %w", err)
 	}
@@ -73,7 +87,7 @@ func (g *gatherer) gather(ctx context.Context, reader client.Reader, ls *v1alpha
 	if observed.Pods, err = podsOf(ctx, reader, ls, set); err != nil {
 		return observed, err
 	}
-	observed.Reports = g.listener.Observe(key, ls.UID, targets(observed.Pods))
+	observed.Reports = g.listener.Observe(key, ls.UID, targets(observed.Pods, g.shownTo(ls.UID)))
 	observed.MissingSince = g.missingSince(ls, set, len(observed.Pods))
 	return observed, g.forgetIfGone(ctx, reader, ls)
 }
@@ -100,6 +114,7 @@ func (g *gatherer) forget(ls client.Object) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	delete(g.missing, ls.GetUID())
+	delete(g.secured, ls.GetUID())
 }
 
 func (g *gatherer) missingSince(ls *v1alpha1.LeaseService, set *appsv1.StatefulSet, pods int) time.Time {
@@ -143,18 +158,22 @@ func comparePodNames(a, b string) int {
 }
 
 // targets are the pods that can be asked: they run and have an address. A pod that is stopping is asked to the end,
-// since it may still lead.
-func targets(pods []*corev1.Pod) []watch.Target {
+// since it may still lead. Those that speak TLS are shown the credentials.
+func targets(pods []*corev1.Pod, shown credentials.TransportCredentials) []watch.Target {
 	var out []watch.Target
 	for _, pod := range pods {
 		if pod.Status.PodIP == "" || pod.Status.Phase != corev1.PodRunning {
 			continue
 		}
-		out = append(out, watch.Target{
+		target := watch.Target{
 			Pod:     pod.Name,
 			UID:     pod.UID,
 			Address: net.JoinHostPort(pod.Status.PodIP, strconv.Itoa(v1alpha1.LeaseServicePort)),
-		})
+		}
+		if desired.SpeaksTLS(pod.Labels) {
+			target.Credentials = shown
+		}
+		out = append(out, target)
 	}
 	return out
 }

@@ -72,7 +72,7 @@ func podOf(name string, owner types.UID, ip string) *corev1.Pod {
 
 func TestGatherTakesItsOwnPodsOnly(t *testing.T) {
 	listener := &ear{listening: map[types.UID]bool{}}
-	g := newGatherer(listener, clocktesting.NewFakePassiveClock(now))
+	g := newGatherer(listener, desired.Settings{}, Issuer{}, clocktesting.NewFakePassiveClock(now))
 	starting := podOf("locks-1", "set", "")
 	foreign := podOf("locks-2", "another set", "10.0.0.9")
 	stray := podOf("claims-to-lead", "set", "10.0.0.8")
@@ -92,7 +92,7 @@ func TestGatherTakesItsOwnPodsOnly(t *testing.T) {
 
 func TestGatherIgnoresTheSetOfSomebodyElse(t *testing.T) {
 	listener := &ear{listening: map[types.UID]bool{}}
-	g := newGatherer(listener, clocktesting.NewFakePassiveClock(now))
+	g := newGatherer(listener, desired.Settings{}, Issuer{}, clocktesting.NewFakePassiveClock(now))
 	observed, err := g.gather(t.Context(), reader(t, interceptor.Funcs{}, lease(), set("an earlier one"), podOf("locks-0", "set", "10.0.0.1")), lease())
 	require.NoError(t, err)
 	require.Nil(t, observed.Set)
@@ -102,7 +102,7 @@ func TestGatherIgnoresTheSetOfSomebodyElse(t *testing.T) {
 
 func TestMissingPodsAreTimed(t *testing.T) {
 	clock := clocktesting.NewFakePassiveClock(now)
-	g := newGatherer(&ear{listening: map[types.UID]bool{}}, clock)
+	g := newGatherer(&ear{listening: map[types.UID]bool{}}, desired.Settings{}, Issuer{}, clock)
 	gather := func(pods ...client.Object) time.Time {
 		observed, err := g.gather(t.Context(), reader(t, interceptor.Funcs{}, slices.Concat(pods, []client.Object{lease(), set("ls")})...), lease())
 		require.NoError(t, err)
@@ -132,7 +132,7 @@ func TestGatherOfADeletedObjectListensToNobody(t *testing.T) {
 			if current != nil {
 				objects = append(objects, current)
 			}
-			g := newGatherer(listener, clocktesting.NewFakePassiveClock(now))
+			g := newGatherer(listener, desired.Settings{}, Issuer{}, clocktesting.NewFakePassiveClock(now))
 			_, err := g.gather(t.Context(), reader(t, interceptor.Funcs{}, objects...), lease())
 			require.NoError(t, err)
 			require.Empty(t, listener.listening)
@@ -154,7 +154,7 @@ func TestGatherReportsWhatItCannotRead(t *testing.T) {
 			return c.Get(ctx, key, obj, opts...)
 		}},
 	} {
-		g := newGatherer(&ear{listening: map[types.UID]bool{}}, clocktesting.NewFakePassiveClock(now))
+		g := newGatherer(&ear{listening: map[types.UID]bool{}}, desired.Settings{}, Issuer{}, clocktesting.NewFakePassiveClock(now))
 		_, err := g.gather(t.Context(), reader(t, funcs, lease(), set("ls")), lease())
 		require.ErrorIs(t, err, broken)
 		require.ErrorContains(t, err, name)

@@ -4,6 +4,7 @@ package leaseservice
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -20,10 +21,12 @@ import (
 	ctrlreconcile "sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	v1alpha1 "github.com/holdfast-io/holdfast/operator/api/v1alpha1"
+	"github.com/holdfast-io/holdfast/operator/internal/certs/seed"
 	"github.com/holdfast-io/holdfast/operator/internal/component"
 	"github.com/holdfast-io/holdfast/operator/internal/controller/leaseservice/watch"
 	desired "github.com/holdfast-io/holdfast/operator/internal/desired/leaseservice"
 	"github.com/holdfast-io/holdfast/operator/internal/reconcile"
+	"github.com/holdfast-io/holdfast/operator/internal/secrets"
 )
 
 // Name is the component's name, by which a configuration disables it.
@@ -34,6 +37,11 @@ const Name = "lease-service"
 type Options struct {
 	// Settings go into the children.
 	Settings desired.Settings
+	// Seed is the Secret from which certificates are issued, when the settings say that they are. It is made if there
+	// is none.
+	Seed types.NamespacedName
+	// CertificateLifetime is how long a certificate is good for; it is renewed after two thirds. Zero: 90 days.
+	CertificateLifetime time.Duration
 	// MaxConcurrent is the number of objects that are worked on at once. Zero: 1.
 	MaxConcurrent int
 	// Watch tunes how the pods are listened to. Its log is the operator's.
@@ -51,16 +59,22 @@ func Component(options Options) component.Component {
 	collector := watch.New(options.Watch)
 	return component.Component{
 		Name:        Name,
+		DependsOn:   []string{secrets.Name},
 		AddToScheme: v1alpha1.AddToScheme,
 		Cache:       map[client.Object]cache.ByObject{&corev1.Pod{}: podCache()},
 		Setup: func(ctx context.Context, mgr ctrl.Manager) error {
-			gatherer := newGatherer(collector, options.Clock)
+			issuer, err := options.issuer(ctx, mgr)
+			if err != nil {
+				return err
+			}
+			gatherer := newGatherer(collector, options.Settings, issuer, options.Clock)
 			return reconcile.Setup(ctx, mgr, kind(gatherer, options.Settings), reconcile.Options{
 				MaxConcurrent: options.MaxConcurrent,
 				Clock:         options.Clock,
 				Watches: func(b *builder.Builder) *builder.Builder {
 					return b.
 						Watches(&corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(ownerOfPod)).
+						Watches(&corev1.Secret{}, handler.EnqueueRequestsFromMapFunc(usersOfSecret(mgr.GetClient()))).
 						Watches(&v1alpha1.LeaseService{}, forgetDeleted(gatherer)).
 						WatchesRawSource(collector.Source())
 				},
@@ -71,8 +85,46 @@ func Component(options Options) component.Component {
 }
 
 // NewKind is the kind as the reconciler sees it, for whoever drives the reconciler without a manager.
-func NewKind(listener Listener, settings desired.Settings, clock clock.PassiveClock) reconcile.Kind[*v1alpha1.LeaseService, Observation] {
-	return kind(newGatherer(listener, clock), settings)
+func NewKind(listener Listener, settings desired.Settings, issuer Issuer, clock clock.PassiveClock) reconcile.Kind[*v1alpha1.LeaseService, Observation] {
+	return kind(newGatherer(listener, settings, issuer, clock), settings)
+}
+
+// defaultLifetime is that of certificates when the options name none.
+const defaultLifetime = 90 * 24 * time.Hour
+
+// issuer reads what certificates are issued from. The manager's cache has not been started, and does not have that Secret.
+func (o Options) issuer(ctx context.Context, mgr ctrl.Manager) (Issuer, error) {
+	if !o.Settings.IssueCertificates {
+		return Issuer{}, nil
+	}
+	seeds, err := seed.Load(ctx, mgr.GetAPIReader(), mgr.GetClient(), o.Seed)
+	if err != nil {
+		return Issuer{}, err
+	}
+	lifetime := o.CertificateLifetime
+	if lifetime == 0 {
+		lifetime = defaultLifetime
+	}
+	return Issuer{Seeds: seeds, Lifetime: lifetime}, nil
+}
+
+// usersOfSecret maps a Secret to the LeaseServices whose spec refers to it. Those that it belongs to are told anyway.
+func usersOfSecret(reader client.Reader) handler.MapFunc {
+	return func(ctx context.Context, secret client.Object) []ctrlreconcile.Request {
+		list := &v1alpha1.LeaseServiceList{}
+		if err := reader.List(ctx, list, client.InNamespace(secret.GetNamespace()), client.UnsafeDisableDeepCopy); err != nil {
+			ctrl.LoggerFrom(ctx).Error(err, "the users of a Secret cannot be listed", "secret", secret.GetName())
+			return nil
+		}
+		var requests []ctrlreconcile.Request
+		for i := range list.Items {
+			uses := func(r desired.Reference) bool { return r.Name == secret.GetName() }
+			if slices.ContainsFunc(desired.References(&list.Items[i]), uses) {
+				requests = append(requests, ctrlreconcile.Request{NamespacedName: client.ObjectKeyFromObject(&list.Items[i])})
+			}
+		}
+		return requests
+	}
 }
 
 // kind has no finalizer. All that a LeaseService makes is in the API server with a controller reference to it, so

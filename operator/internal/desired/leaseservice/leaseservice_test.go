@@ -18,6 +18,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	v1alpha1 "github.com/holdfast-io/holdfast/operator/api/v1alpha1"
+	"github.com/holdfast-io/holdfast/operator/internal/certs"
 	desired "github.com/holdfast-io/holdfast/operator/internal/desired/leaseservice"
 )
 
@@ -33,6 +34,7 @@ func known(changes ...change) *v1alpha1.LeaseService {
 			Replicas:        3,
 			EtcdEndpoints:   []string{"http://etcd-cluster:2379"},
 			LeaseTTLSeconds: 30,
+			TLS:             &v1alpha1.LeaseServiceTLS{Mode: v1alpha1.TLSDisabled},
 			Image:           "registry.example/lease-service:v1",
 			NetworkPolicy:   v1alpha1.NetworkPolicyManaged,
 			Resources: corev1.ResourceRequirements{
@@ -56,7 +58,11 @@ func embedded(ls *v1alpha1.LeaseService) {
 
 func everything(ls *v1alpha1.LeaseService) {
 	ls.Spec.EtcdEndpoints = []string{"https://etcd-0.etcd:2379", "https://etcd-1.etcd:2379", "https://[fd00::1]:12379"}
-	ls.Spec.Etcd = &v1alpha1.LeaseServiceEtcd{Prefix: "/tenants/a/"}
+	ls.Spec.Etcd = &v1alpha1.LeaseServiceEtcd{
+		Prefix:       "/tenants/a/",
+		TLSSecretRef: &v1alpha1.LeaseServiceSecretReference{Name: "etcd-client"}, AuthSecretRef: &v1alpha1.LeaseServiceSecretReference{Name: "etcd-login"},
+	}
+	ls.Spec.TLS = &v1alpha1.LeaseServiceTLS{Mode: v1alpha1.TLSProvided, SecretRef: &v1alpha1.LeaseServiceSecretReference{Name: "own-tls"}}
 	ls.Spec.ImagePullSecrets = []v1alpha1.LeaseServiceSecretReference{{Name: "registry"}}
 	ls.Spec.Scheduling = &v1alpha1.LeaseServiceScheduling{
 		NodeSelector:      map[string]string{"pool": "locks"},
@@ -72,16 +78,22 @@ func everything(ls *v1alpha1.LeaseService) {
 	}
 }
 
-var settings = desired.Settings{DefaultImage: "holdfast.local/lease-service:dev", OperatorNamespace: "holdfast-system"}
+var settings = desired.Settings{DefaultImage: "holdfast.local/lease-service:dev", OperatorNamespace: "holdfast-system", IssueCertificates: true}
+
+var certificates = desired.Certificates{
+	Server: certs.Keys{CA: []byte("authority"), Cert: []byte("server"), Key: []byte("secret of the server")},
+	Client: certs.Keys{CA: []byte("authority"), Cert: []byte("client"), Key: []byte("secret of the client")},
+}
 
 func TestChildrenGolden(t *testing.T) {
 	for name, ls := range map[string]*v1alpha1.LeaseService{
 		"known":      known(),
 		"embedded":   known(embedded),
 		"everything": known(everything),
+		"managed":    known(func(ls *v1alpha1.LeaseService) { ls.Spec.TLS = &v1alpha1.LeaseServiceTLS{Mode: v1alpha1.TLSManaged} }),
 	} {
 		t.Run(name, func(t *testing.T) {
-			children, err := desired.Children(ls, settings)
+			children, err := desired.Children(ls, settings, certificates)
 			require.NoError(t, err)
 			var docs []string
 			for _, child := range children {
@@ -153,7 +165,7 @@ func TestUnwantedChildren(t *testing.T) {
 		{"one replica needs no budget", single, 5},
 		{"no policy wanted", open, 5},
 	} {
-		children, err := desired.Children(test.ls, settings)
+		children, err := desired.Children(test.ls, settings, certificates)
 		require.NoError(t, err)
 		require.Len(t, children, test.want, test.name)
 		for _, child := range children {
@@ -220,4 +232,47 @@ func TestPolicyOpensTheEtcdPorts(t *testing.T) {
 		ls.Spec.EtcdEndpoints = []string{"http://etcd", "http://e:99999", "%"}
 	})
 	require.Len(t, desired.NetworkPolicy(broken, settings).Spec.Egress, 2, "an endpoint without a port opens nothing")
+}
+
+func TestTLSMode(t *testing.T) {
+	spec := func(mode v1alpha1.TLSMode) *v1alpha1.LeaseService {
+		return known(func(ls *v1alpha1.LeaseService) { ls.Spec.TLS = &v1alpha1.LeaseServiceTLS{Mode: mode} })
+	}
+	for _, test := range []struct {
+		mode   v1alpha1.TLSMode
+		issues bool
+		want   v1alpha1.TLSMode
+		err    error
+	}{
+		{"", true, v1alpha1.TLSManaged, nil},
+		{"", false, v1alpha1.TLSDisabled, nil},
+		{v1alpha1.TLSManaged, true, v1alpha1.TLSManaged, nil},
+		{v1alpha1.TLSManaged, false, "", desired.ErrNoIssuer},
+		{v1alpha1.TLSProvided, false, v1alpha1.TLSProvided, nil},
+		{v1alpha1.TLSDisabled, true, v1alpha1.TLSDisabled, nil},
+	} {
+		got, err := desired.TLSMode(spec(test.mode), desired.Settings{IssueCertificates: test.issues})
+		require.ErrorIs(t, err, test.err)
+		require.Equal(t, test.want, got)
+	}
+}
+
+// Only the two Secrets of the operator are made; neither leaves a key anywhere but in its own.
+func TestCertificatesAreInTheirSecretsAlone(t *testing.T) {
+	for mode, want := range map[v1alpha1.TLSMode]int{v1alpha1.TLSManaged: 2, v1alpha1.TLSDisabled: 0} {
+		children, err := desired.Children(known(func(ls *v1alpha1.LeaseService) { ls.Spec.TLS.Mode = mode }), settings, certificates)
+		require.NoError(t, err)
+		secrets := 0
+		for _, child := range children {
+			if secret, ok := child.(*corev1.Secret); ok {
+				secrets++
+				require.Len(t, secret.Data, 3)
+				continue
+			}
+			text, err := yaml.Marshal(child)
+			require.NoError(t, err)
+			require.NotContains(t, string(text), "secret of the")
+		}
+		require.Equal(t, want, secrets, mode)
+	}
 }

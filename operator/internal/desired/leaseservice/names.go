@@ -20,6 +20,9 @@ type Settings struct {
 	// OperatorNamespace is where the operator runs. Its pods may connect to read the status of every replica.
 	// Empty: only pods of the LeaseService's own namespace may.
 	OperatorNamespace string
+	// IssueCertificates tells that the operator issues certificates. Without it, a LeaseService that says nothing of TLS
+	// has none, and one that wants them is an error.
+	IssueCertificates bool
 }
 
 // ContainerName is the name of the one container of a lease service pod.
@@ -102,6 +105,12 @@ func Replicas(ls *v1alpha1.LeaseService) int32 {
 
 // Embedded tells whether the one replica runs an etcd of its own.
 func Embedded(ls *v1alpha1.LeaseService) bool { return len(ls.Spec.EtcdEndpoints) == 0 }
+
+// ServerSecretName is the name of the Secret with the certificate that the pods show.
+func ServerSecretName(ls *v1alpha1.LeaseService) string { return ls.Name + "-server-tls" }
+
+// ClientSecretName is the name of the Secret with the certificate for the tenant's clients.
+func ClientSecretName(ls *v1alpha1.LeaseService) string { return ls.Name + "-client-tls" }
 
 func meta(ls *v1alpha1.LeaseService, name string) metav1.ObjectMeta {
 	return metav1.ObjectMeta{Namespace: ls.Namespace, Name: name, Labels: Labels(ls)}

@@ -12,6 +12,7 @@ import (
 const (
 	portGRPC    = "grpc"
 	portMetrics = "metrics"
+	portHealth  = "health"
 )
 
 // ServiceAccount builds the account that the pods run as. It has no permissions and no token: a lease service
@@ -41,26 +42,30 @@ func PeersService(ls *v1alpha1.LeaseService) *corev1.Service {
 	}
 }
 
-// ClientService builds the Service that clients connect to: ready pods only.
-func ClientService(ls *v1alpha1.LeaseService) *corev1.Service {
+// ClientService builds the Service that clients connect to: ready pods only. Without TLS it says that the protocol is
+// HTTP/2 in plain text, which proxies cannot guess; with TLS the two ends agree by themselves.
+func ClientService(ls *v1alpha1.LeaseService, mode v1alpha1.TLSMode) *corev1.Service {
+	port := grpcPort()
+	if mode == v1alpha1.TLSDisabled {
+		port.AppProtocol = new("kubernetes.io/h2c")
+	}
 	return &corev1.Service{
 		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "Service"},
 		ObjectMeta: meta(ls, ServiceName(ls)),
 		Spec: corev1.ServiceSpec{
 			Type:     corev1.ServiceTypeClusterIP,
 			Selector: SelectorLabels(ls.Name),
-			Ports:    []corev1.ServicePort{grpcPort()},
+			Ports:    []corev1.ServicePort{port},
 		},
 	}
 }
 
 func grpcPort() corev1.ServicePort {
 	return corev1.ServicePort{
-		Name:        portGRPC,
-		Port:        v1alpha1.LeaseServicePort,
-		TargetPort:  intstr.FromString(portGRPC),
-		Protocol:    corev1.ProtocolTCP,
-		AppProtocol: new("kubernetes.io/h2c"),
+		Name:       portGRPC,
+		Port:       v1alpha1.LeaseServicePort,
+		TargetPort: intstr.FromString(portGRPC),
+		Protocol:   corev1.ProtocolTCP,
 	}
 }
 

@@ -43,6 +43,15 @@ func StatefulSet(ls *v1alpha1.LeaseService, settings Settings) (*appsv1.Stateful
 	if err != nil {
 		return nil, err
 	}
+	mode, err := TLSMode(ls, settings)
+	if err != nil {
+		return nil, err
+	}
+	mounts := secretMounts(ls, mode)
+	labels := Labels(ls)
+	if mode != v1alpha1.TLSDisabled {
+		labels[labelTLS] = tlsOn
+	}
 	set := &appsv1.StatefulSet{
 		TypeMeta:   metav1.TypeMeta{APIVersion: "apps/v1", Kind: "StatefulSet"},
 		ObjectMeta: meta(ls, StatefulSetName(ls)),
@@ -53,8 +62,8 @@ func StatefulSet(ls *v1alpha1.LeaseService, settings Settings) (*appsv1.Stateful
 			UpdateStrategy:      appsv1.StatefulSetUpdateStrategy{Type: appsv1.RollingUpdateStatefulSetStrategyType},
 			Selector:            &metav1.LabelSelector{MatchLabels: SelectorLabels(ls.Name)},
 			Template: corev1.PodTemplateSpec{
-				ObjectMeta: metav1.ObjectMeta{Labels: Labels(ls)},
-				Spec:       podSpec(ls, image),
+				ObjectMeta: metav1.ObjectMeta{Labels: labels},
+				Spec:       podSpec(ls, image, mounts),
 			},
 			PersistentVolumeClaimRetentionPolicy: &appsv1.StatefulSetPersistentVolumeClaimRetentionPolicy{
 				WhenDeleted: appsv1.RetainPersistentVolumeClaimRetentionPolicyType,
@@ -68,7 +77,7 @@ func StatefulSet(ls *v1alpha1.LeaseService, settings Settings) (*appsv1.Stateful
 	return set, nil
 }
 
-func podSpec(ls *v1alpha1.LeaseService, image string) corev1.PodSpec {
+func podSpec(ls *v1alpha1.LeaseService, image string, mounts []secretMount) corev1.PodSpec {
 	spec := corev1.PodSpec{
 		ServiceAccountName:            ServiceAccountName(ls),
 		AutomountServiceAccountToken:  new(false),
@@ -82,7 +91,10 @@ func podSpec(ls *v1alpha1.LeaseService, image string) corev1.PodSpec {
 		},
 		Affinity:                  affinity(ls),
 		TopologySpreadConstraints: topologySpread(ls),
-		Containers:                []corev1.Container{container(ls, image)},
+		Containers:                []corev1.Container{container(ls, image, mounts)},
+	}
+	for _, mount := range mounts {
+		spec.Volumes = append(spec.Volumes, mount.volume())
 	}
 	for _, secret := range ls.Spec.ImagePullSecrets {
 		spec.ImagePullSecrets = append(spec.ImagePullSecrets, corev1.LocalObjectReference{Name: secret.Name})
@@ -92,20 +104,21 @@ func podSpec(ls *v1alpha1.LeaseService, image string) corev1.PodSpec {
 		spec.Tolerations = scheduling.Tolerations
 		spec.PriorityClassName = scheduling.PriorityClassName
 	}
-	if Embedded(ls) {
-		// The volume of a new claim belongs to root; changing the group of what is already right is only slow.
+	if Embedded(ls) || len(mounts) > 0 {
+		// The volume of a new claim belongs to root, and the files of a Secret do; changing the group of what is already
+		// right is only slow.
 		spec.SecurityContext.FSGroup = new(int64(nonRoot))
 		spec.SecurityContext.FSGroupChangePolicy = new(corev1.FSGroupChangeOnRootMismatch)
 	}
 	return spec
 }
 
-func container(ls *v1alpha1.LeaseService, image string) corev1.Container {
+func container(ls *v1alpha1.LeaseService, image string, mounts []secretMount) corev1.Container {
 	c := corev1.Container{
 		Name:            ContainerName,
 		Image:           image,
 		ImagePullPolicy: pullPolicy(image),
-		Args:            args(ls),
+		Args:            args(ls, mounts),
 		Env: []corev1.EnvVar{{
 			Name:      "POD_NAME",
 			ValueFrom: &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{APIVersion: "v1", FieldPath: "metadata.name"}},
@@ -113,6 +126,7 @@ func container(ls *v1alpha1.LeaseService, image string) corev1.Container {
 		Ports: []corev1.ContainerPort{
 			{Name: portGRPC, ContainerPort: v1alpha1.LeaseServicePort, Protocol: corev1.ProtocolTCP},
 			{Name: portMetrics, ContainerPort: v1alpha1.LeaseServiceMetricsPort, Protocol: corev1.ProtocolTCP},
+			{Name: portHealth, ContainerPort: v1alpha1.LeaseServiceHealthPort, Protocol: corev1.ProtocolTCP},
 		},
 		Resources: ls.Spec.Resources,
 		SecurityContext: &corev1.SecurityContext{
@@ -130,10 +144,13 @@ func container(ls *v1alpha1.LeaseService, image string) corev1.Container {
 	if Embedded(ls) {
 		c.VolumeMounts = []corev1.VolumeMount{{Name: dataVolume, MountPath: dataDir}}
 	}
+	for _, mount := range mounts {
+		c.VolumeMounts = append(c.VolumeMounts, corev1.VolumeMount{Name: mount.name, MountPath: mount.dir(), ReadOnly: true})
+	}
 	return c
 }
 
-func args(ls *v1alpha1.LeaseService) []string {
+func args(ls *v1alpha1.LeaseService, mounts []secretMount) []string {
 	ttl := ls.Spec.LeaseTTLSeconds
 	if ttl == 0 {
 		ttl = v1alpha1.DefaultLeaseTTLSeconds
@@ -142,10 +159,14 @@ func args(ls *v1alpha1.LeaseService) []string {
 		"--name=$(POD_NAME)",
 		fmt.Sprintf("--listen=:%d", v1alpha1.LeaseServicePort),
 		fmt.Sprintf("--metrics-listen=:%d", v1alpha1.LeaseServiceMetricsPort),
+		fmt.Sprintf("--health-listen=:%d", v1alpha1.LeaseServiceHealthPort),
 		fmt.Sprintf("--advertise=$(POD_NAME).%s.%s.svc:%d", PeersName(ls), ls.Namespace, v1alpha1.LeaseServicePort),
 		"--etcd-prefix=" + Prefix(ls),
 		fmt.Sprintf("--lease-ttl=%ds", ttl),
 		fmt.Sprintf("--drain-timeout=%ds", int(drainTimeout.Seconds())),
+	}
+	for _, mount := range mounts {
+		out = append(out, mount.args...)
 	}
 	if Embedded(ls) {
 		return append(out, "--data-dir="+dataDir)
@@ -174,9 +195,10 @@ func pullPolicy(image string) corev1.PullPolicy {
 	return corev1.PullIfNotPresent
 }
 
+// probe asks on a port of its own: the kubelet can show no certificate.
 func probe(service string, periodSeconds, failures int32) *corev1.Probe {
 	return &corev1.Probe{
-		ProbeHandler:     corev1.ProbeHandler{GRPC: &corev1.GRPCAction{Port: v1alpha1.LeaseServicePort, Service: new(service)}},
+		ProbeHandler:     corev1.ProbeHandler{GRPC: &corev1.GRPCAction{Port: v1alpha1.LeaseServiceHealthPort, Service: new(service)}},
 		PeriodSeconds:    periodSeconds,
 		TimeoutSeconds:   2,
 		SuccessThreshold: 1,

@@ -1,6 +1,7 @@
 package acceptance_test
 
 import (
+	"bytes"
 	"fmt"
 	"runtime"
 	"testing"
@@ -18,6 +19,7 @@ import (
 	ctrlreconcile "sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	v1alpha1 "github.com/holdfast-io/holdfast/operator/api/v1alpha1"
+	"github.com/holdfast-io/holdfast/operator/internal/certs"
 	"github.com/holdfast-io/holdfast/operator/internal/controller/leaseservice"
 	"github.com/holdfast-io/holdfast/operator/internal/controller/leaseservice/watch"
 	desired "github.com/holdfast-io/holdfast/operator/internal/desired/leaseservice"
@@ -56,22 +58,25 @@ func subject(t testing.TB) testkit.Subject {
 		},
 		Edits: []testkit.Edit{
 			edit("a second replica, its budget, and a field less", func(s *v1alpha1.LeaseServiceSpec) { s.Replicas, s.Scheduling = 2, nil }),
+			edit("no TLS and no certificates", func(s *v1alpha1.LeaseServiceSpec) {
+				s.TLS = &v1alpha1.LeaseServiceTLS{Mode: v1alpha1.TLSDisabled}
+			}),
 			edit("no policy and another image", func(s *v1alpha1.LeaseServiceSpec) {
 				s.NetworkPolicy, s.Image = v1alpha1.NetworkPolicyNone, "lease-service:v2"
 			}),
 		},
 		Pause: func(obj client.Object, paused bool) { obj.(*v1alpha1.LeaseService).Spec.Paused = paused },
 		Owns: []client.Object{
-			&corev1.ServiceAccount{}, &corev1.Service{}, &networkingv1.NetworkPolicy{}, &policyv1.PodDisruptionBudget{}, &appsv1.StatefulSet{},
+			&corev1.ServiceAccount{}, &corev1.Service{}, &corev1.Secret{}, &networkingv1.NetworkPolicy{}, &policyv1.PodDisruptionBudget{}, &appsv1.StatefulSet{},
 		},
 		Reads:      []client.Object{&corev1.Pod{}},
 		Simulators: []testkit.Simulator{testkit.StatefulSets(nil)},
-		// Five children, and a status for each step of the pod: they are applied, the StatefulSet is taken up, the
+		// Seven children, and a status for each step of the pod: they are applied, the StatefulSet is taken up, the
 		// pod is there, it is late (the kit moves the clock while nothing else moves), it is ready.
-		MaxWrites: 10,
+		MaxWrites: 12,
 		// Revisions are hashes of a template that names the namespace, and each world has a namespace of its own.
-		// Who led before depends on the path by design.
-		Volatile: []string{"currentRevision", "updateRevision", "previousLeader"},
+		// Who led before depends on the path by design. Certificates and keys are drawn anew.
+		Volatile: []string{"currentRevision", "updateRevision", "previousLeader", "ca.crt", "tls.crt", "tls.key"},
 		Reconciler: func(d reconcile.Dependencies) (ctrlreconcile.Reconciler, error) {
 			return reconcile.New(newKind(d), d)
 		},
@@ -79,8 +84,9 @@ func subject(t testing.TB) testkit.Subject {
 }
 
 func newKind(d reconcile.Dependencies) reconcile.Kind[*v1alpha1.LeaseService, leaseservice.Observation] {
-	settings := desired.Settings{DefaultImage: "lease-service:v1", OperatorNamespace: "holdfast-system"}
-	return leaseservice.NewKind(script{}, settings, d.Clock)
+	settings := desired.Settings{DefaultImage: "lease-service:v1", OperatorNamespace: "holdfast-system", IssueCertificates: true}
+	issuer := leaseservice.Issuer{Seeds: [][]byte{bytes.Repeat([]byte{7}, certs.SeedSize)}, Lifetime: 90 * 24 * time.Hour}
+	return leaseservice.NewKind(script{}, settings, issuer, d.Clock)
 }
 
 // The kit is worth something only if it notices what it is for. It does so for the reconciler with a kind of its own;

@@ -2,6 +2,8 @@ package acceptance_test
 
 import (
 	"context"
+	"crypto/tls"
+	"crypto/x509"
 	"fmt"
 	"maps"
 	"net"
@@ -16,6 +18,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/keepalive"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -128,7 +131,7 @@ func (k *kubelet) handle(event watch.EventType, pod *corev1.Pod) {
 	case event == watch.Added:
 		k.started++
 		owner, _ := desired.PodOwner(pod.Labels)
-		p := &process{name: pod.Name, owner: owner, order: k.started, server: newServer(), changed: make(chan struct{})}
+		p := &process{name: pod.Name, owner: owner, order: k.started, server: k.newServer(pod), changed: make(chan struct{})}
 		listener, err := (&net.ListenConfig{}).Listen(k.t.Context(), "tcp", "127.0.0.1:0")
 		if err != nil {
 			k.t.Errorf("listen: %v", err)
@@ -149,9 +152,37 @@ func (k *kubelet) handle(event watch.EventType, pod *corev1.Pod) {
 	}
 }
 
-// newServer takes the keepalives of the operator, as the lease service does.
-func newServer() *grpc.Server {
-	return grpc.NewServer(grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: 5 * time.Second}))
+// newServer takes the keepalives of the operator, as the lease service does. A pod that mounts certificates demands one
+// too, and reads them anew for each connection.
+func (k *kubelet) newServer(pod *corev1.Pod) *grpc.Server {
+	options := []grpc.ServerOption{grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: 5 * time.Second})}
+	for _, volume := range pod.Spec.Volumes {
+		if volume.Name == "tls" {
+			name := volume.Secret.SecretName
+			options = append(options, grpc.Creds(credentials.NewTLS(&tls.Config{
+				MinVersion:         tls.VersionTLS13,
+				GetConfigForClient: func(*tls.ClientHelloInfo) (*tls.Config, error) { return k.serverTLS(name) },
+			})))
+		}
+	}
+	return grpc.NewServer(options...)
+}
+
+func (k *kubelet) serverTLS(name string) (*tls.Config, error) {
+	secret := &corev1.Secret{}
+	if err := k.c.Get(k.t.Context(), client.ObjectKey{Namespace: k.ns, Name: name}, secret); err != nil {
+		return nil, err
+	}
+	pair, err := tls.X509KeyPair(secret.Data["tls.crt"], secret.Data["tls.key"])
+	if err != nil {
+		return nil, err
+	}
+	authorities := x509.NewCertPool()
+	authorities.AppendCertsFromPEM(secret.Data["ca.crt"])
+	return &tls.Config{
+		MinVersion: tls.VersionTLS13, Certificates: []tls.Certificate{pair}, NextProtos: []string{"h2"},
+		ClientCAs: authorities, ClientAuth: tls.RequireAndVerifyClientCert,
+	}, nil
 }
 
 func (k *kubelet) report(pod *corev1.Pod, phase corev1.PodPhase, ready corev1.ConditionStatus) {

@@ -2,6 +2,7 @@ package acceptance_test
 
 import (
 	"context"
+	"maps"
 	"net/http"
 	"slices"
 	"strings"
@@ -21,6 +22,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
@@ -33,6 +35,7 @@ import (
 	"github.com/holdfast-io/holdfast/operator/internal/controller/leaseservice"
 	statuswatch "github.com/holdfast-io/holdfast/operator/internal/controller/leaseservice/watch"
 	desired "github.com/holdfast-io/holdfast/operator/internal/desired/leaseservice"
+	"github.com/holdfast-io/holdfast/operator/internal/secrets"
 )
 
 // patience bounds every wait. It only ends a test that has failed already.
@@ -66,19 +69,26 @@ type stage struct {
 	root    *testing.T // the test that the stage lasts for
 	c       client.WithWatch
 	ns      string
+	own     string // the operator's own namespace
 	kubelet *kubelet
 	writes  *requests
 	stop    func()
+
+	lifetime time.Duration // of certificates
 }
 
-func newStage(t *testing.T) *stage {
+func newStage(t *testing.T, changes ...func(*stage)) *stage {
 	t.Helper()
 	c, err := client.NewWithWatch(env.Config, client.Options{Scheme: newScheme(t)})
 	require.NoError(t, err)
-	s := &stage{t: t, root: t, c: c, ns: newNamespace(t, c)}
+	s := &stage{t: t, root: t, c: c, ns: newNamespace(t, c), own: newNamespace(t, c)}
+	for _, apply := range changes {
+		apply(s)
+	}
 	startControllers(t)
 	s.kubelet = startKubelet(t, c, s.ns)
-	s.grant()
+	s.grant(s.ns, crds.TenantRules())
+	s.grant(s.own, crds.OperatorRules())
 	s.startOperator()
 	t.Cleanup(func() { s.stop() })
 	return s
@@ -86,11 +96,11 @@ func newStage(t *testing.T) *stage {
 
 const account = "system:serviceaccount:holdfast-system:holdfast-operator"
 
-// grant gives the operator exactly the permissions that it is installed with, in this namespace alone.
-func (s *stage) grant() {
+// grant gives the operator exactly the permissions that it is installed with, in one namespace.
+func (s *stage) grant(namespace string, rules []rbacv1.PolicyRule) {
 	s.t.Helper()
-	meta := metav1.ObjectMeta{Namespace: s.ns, Name: "holdfast-operator"}
-	require.NoError(s.t, s.c.Create(s.t.Context(), &rbacv1.Role{ObjectMeta: meta, Rules: crds.TenantRules()}))
+	meta := metav1.ObjectMeta{Namespace: namespace, Name: "holdfast-operator"}
+	require.NoError(s.t, s.c.Create(s.t.Context(), &rbacv1.Role{ObjectMeta: meta, Rules: rules}))
 	require.NoError(s.t, s.c.Create(s.t.Context(), &rbacv1.RoleBinding{
 		ObjectMeta: meta,
 		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: meta.Name},
@@ -109,13 +119,17 @@ func (s *stage) startOperator() {
 		return s.writes
 	})
 	part := leaseservice.Component(leaseservice.Options{
-		Settings: desired.Settings{DefaultImage: "lease-service:v1", OperatorNamespace: "holdfast-system"},
-		Watch:    statuswatch.Options{Dial: s.kubelet.dial},
+		Settings:            desired.Settings{DefaultImage: "lease-service:v1", OperatorNamespace: "holdfast-system", IssueCertificates: true},
+		Seed:                types.NamespacedName{Namespace: s.own, Name: crds.SeedSecret},
+		CertificateLifetime: s.lifetime,
+		Watch:               statuswatch.Options{Dial: s.kubelet.dial},
 	})
+	byObject := map[client.Object]cache.ByObject{&corev1.Secret{}: secrets.ByObject()}
+	maps.Copy(byObject, part.Cache)
 	mgr, err := ctrl.NewManager(restConfig, ctrl.Options{
 		Scheme:  newScheme(s.t),
 		Logger:  testr.NewWithOptions(s.root, testr.Options{}),
-		Cache:   cache.Options{DefaultNamespaces: map[string]cache.Config{s.ns: {}}, ByObject: part.Cache, ReaderFailOnMissingInformer: true},
+		Cache:   cache.Options{DefaultNamespaces: map[string]cache.Config{s.ns: {}}, ByObject: byObject, ReaderFailOnMissingInformer: true},
 		Metrics: metricsserver.Options{BindAddress: "0"},
 		// A second operator in one process would be refused for its controller's name.
 		Controller: config.Controller{SkipNameValidation: new(true)},
@@ -320,6 +334,8 @@ func (s *stage) drift(t *testing.T) {
 		&corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: "locks"}},
 		&corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: "locks-peers"}},
 		&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "locks-lease-service"}},
+		&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "locks-server-tls"}},
+		&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "locks-client-tls"}},
 		&policyv1.PodDisruptionBudget{ObjectMeta: metav1.ObjectMeta{Name: "locks"}},
 		&networkingv1.NetworkPolicy{ObjectMeta: metav1.ObjectMeta{Name: "locks"}},
 		&appsv1.StatefulSet{ObjectMeta: metav1.ObjectMeta{Name: "locks"}},
@@ -383,7 +399,7 @@ func (s *stage) rollout(t *testing.T) {
 
 func (s *stage) deletion(t *testing.T) {
 	require.NoError(t, s.c.Delete(t.Context(), s.get("locks")))
-	for _, kind := range []string{"LeaseService.dist.system/v1alpha1", "StatefulSet.apps/v1", "Service./v1", "PodDisruptionBudget.policy/v1", "NetworkPolicy.networking.k8s.io/v1", "Pod./v1"} {
+	for _, kind := range []string{"LeaseService.dist.system/v1alpha1", "StatefulSet.apps/v1", "Service./v1", "PodDisruptionBudget.policy/v1", "NetworkPolicy.networking.k8s.io/v1", "Secret./v1", "Pod./v1"} {
 		name, rest, _ := strings.Cut(kind, ".")
 		list := &unstructured.UnstructuredList{}
 		group, version, _ := strings.Cut(rest, "/")

@@ -9,8 +9,6 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
-	"google.golang.org/grpc/credentials"
-	"google.golang.org/grpc/credentials/insecure"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/clock"
@@ -22,8 +20,6 @@ import (
 type Options struct {
 	// Dial connects to a pod. Nil: TCP.
 	Dial func(ctx context.Context, address string) (net.Conn, error)
-	// Credentials of the connections. Nil: none, plain text.
-	Credentials credentials.TransportCredentials
 	// Clock tells the time. Nil: the real one.
 	Clock clock.WithDelayedExecution
 	// Log takes what ends a stream, at debug level. The zero value drops it.
@@ -47,9 +43,6 @@ func (o Options) withDefaults() Options {
 		o.Dial = func(ctx context.Context, address string) (net.Conn, error) {
 			return (&net.Dialer{}).DialContext(ctx, "tcp", address)
 		}
-	}
-	if o.Credentials == nil {
-		o.Credentials = insecure.NewCredentials()
 	}
 	if o.Clock == nil {
 		o.Clock = clock.RealClock{}

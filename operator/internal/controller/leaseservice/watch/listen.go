@@ -9,6 +9,8 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/backoff"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/keepalive"
 	"google.golang.org/grpc/status"
 
@@ -62,9 +64,16 @@ func (l *listening) run(ctx context.Context) {
 	}
 }
 
+func (l *listening) credentials() credentials.TransportCredentials {
+	if l.target.Credentials == nil {
+		return insecure.NewCredentials()
+	}
+	return l.target.Credentials
+}
+
 func (l *listening) connect() (*grpc.ClientConn, error) {
 	return grpc.NewClient("passthrough:///"+l.target.Address,
-		grpc.WithTransportCredentials(l.options.Credentials),
+		grpc.WithTransportCredentials(l.credentials()),
 		grpc.WithContextDialer(func(ctx context.Context, address string) (net.Conn, error) { return l.options.Dial(ctx, address) }),
 		grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: l.options.KeepaliveTime, Timeout: l.options.KeepaliveTimeout}),
 		grpc.WithConnectParams(grpc.ConnectParams{

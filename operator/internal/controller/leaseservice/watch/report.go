@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"google.golang.org/grpc/credentials"
 	"k8s.io/apimachinery/pkg/types"
 )
 
@@ -20,6 +21,8 @@ type Target struct {
 	UID types.UID
 	// Address is where it serves its status, as "host:port".
 	Address string
+	// Credentials of the connection. Nil: plain text. They are the same for as long as the pod is listened to.
+	Credentials credentials.TransportCredentials
 }
 
 // State says how far a Report can be relied on.
