@@ -52,6 +52,8 @@ type OperatorArgs struct {
 	LogLevel string
 	// MaxConcurrentReconciles of LeaseServices. Zero means 4.
 	MaxConcurrentReconciles int
+	// ZooKeeper configures how it uses ZooKeeper. Nil: every ZooKeeperConfig names its own ensemble.
+	ZooKeeper *ZooKeeperArgs
 }
 
 // Platform is the operator and all that it needs.

@@ -42,6 +42,7 @@ type operatorConfig struct {
 	Log                     operatorLog            `json:"log"`
 	GracefulShutdownTimeout string                 `json:"gracefulShutdownTimeout"`
 	LeaseService            operatorLeaseService   `json:"leaseService"`
+	ZooKeeper               *operatorZooKeeper     `json:"zookeeper,omitempty"`
 }
 
 type operatorLeaderElection struct {
@@ -81,6 +82,7 @@ func operatorConfigMap(namespace string, args *PlatformArgs) (*corev1.ConfigMap,
 		LeaseService: operatorLeaseService{
 			Image: args.Operator.LeaseServiceImage, MaxConcurrentReconciles: concurrency,
 		},
+		ZooKeeper: args.Operator.ZooKeeper.section(),
 	})
 	if err != nil {
 		return nil, fmt.Errorf("encode the operator's configuration: %w", err)
@@ -175,7 +177,7 @@ func operatorDeployment(namespace string, args *PlatformArgs, config *corev1.Con
 }
 
 func operatorPod(args *PlatformArgs, configName string) corev1.PodSpec {
-	return corev1.PodSpec{
+	pod := corev1.PodSpec{
 		ServiceAccountName:            operatorName,
 		AutomountServiceAccountToken:  new(true),
 		EnableServiceLinks:            new(false),
@@ -209,6 +211,8 @@ func operatorPod(args *PlatformArgs, configName string) corev1.PodSpec {
 			ConfigMap: &corev1.ConfigMapVolumeSource{LocalObjectReference: corev1.LocalObjectReference{Name: configName}},
 		}}},
 	}
+	args.Operator.ZooKeeper.mountCredential(&pod)
+	return pod
 }
 
 func fieldEnv(name, path string) corev1.EnvVar {

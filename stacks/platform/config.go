@@ -26,6 +26,7 @@ type Config struct {
 	Namespace    string       `json:"namespace"`
 	Operator     Operator     `json:"operator"`
 	LeaseService LeaseService `json:"leaseService"`
+	ZooKeeper    *ZooKeeper   `json:"zookeeper"`
 	CRDs         CRDs         `json:"crds"`
 	DevEtcd      *DevEtcd     `json:"devEtcd"`
 	ArgoCD       *ArgoCD      `json:"argocd"`
@@ -45,6 +46,13 @@ type LeaseService struct {
 	// Image of a LeaseService that names none.
 	Image                   string `json:"image"`
 	MaxConcurrentReconciles int    `json:"maxConcurrentReconciles"`
+}
+
+// ZooKeeper configures how the operator uses ZooKeeper.
+type ZooKeeper struct {
+	ConnectString    string                      `json:"connectString"`
+	CredentialSecret string                      `json:"credentialSecret"`
+	Grants           []components.ZooKeeperGrant `json:"grants"`
 }
 
 // CRDs says what becomes of the CRDs on destroy.

@@ -72,7 +72,7 @@ func TestParseConfigRefuses(t *testing.T) {
 		want    []string
 	}{
 		{"an unknown key", map[string]string{"tenats": `[]`}, []string{
-			`tenats: is not a known key; allowed: argocd, crds, devEtcd, leaseService, namespace, operator, ownership, tenants`,
+			`tenats: is not a known key; allowed: argocd, crds, devEtcd, leaseService, namespace, operator, ownership, tenants, zookeeper`,
 		}},
 		{"what is missing", map[string]string{"operator": `{}`, "leaseService": ""}, []string{
 			`leaseService: is required`, `operator.image: is required`,
@@ -114,6 +114,18 @@ func TestParseConfigRefuses(t *testing.T) {
 		}},
 		{"a quota that refuses every pod", map[string]string{"tenants": `[{"name": "a", "quota": {"requests.cpu": "1", "memory": "1Gi", "limits.memory": "1Gi", "pods": 3}, "resources": {"limits": {"cpu": "1"}}}]`}, []string{
 			`tenants[0] (a): resources: must set limits.memory, requests.memory, which quota counts: pods without it are refused`,
+		}},
+		{"a ZooKeeper that the operator would refuse", map[string]string{"zookeeper": `{
+			"connectString": "zk-0:2181,,zk-1", "credential": "x",
+			"grants": [{"namespaces": [], "paths": ["teams"], "ensembles": ["zk-0:2181/apps"]}, {"namespaces": ["*", "A"]}]
+		}`}, []string{
+			`zookeeper.connectString: "zk-0:2181,,zk-1" is not allowed; allowed are servers and a chroot, such as zk-0:2181,zk-1:2181/apps`,
+			`zookeeper.credential: is not a known key; allowed: connectString, credentialSecret, grants`,
+			`zookeeper.grants[0].ensembles[0]: "zk-0:2181/apps" is not allowed; allowed are servers without a chroot, such as zk-0:2181,zk-1:2181`,
+			`zookeeper.grants[0].namespaces: has 0 items, below the minimum 1`,
+			`zookeeper.grants[0].paths[0]: "teams" is not allowed; allowed is an absolute path without a "/" at the end, or "/" for all`,
+			`zookeeper.grants[1].paths: is required`,
+			`zookeeper.grants[1].namespaces[1]: "A" is not allowed; allowed is the name of a namespace, or "*" for every one`,
 		}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

@@ -87,6 +87,9 @@ func platformArgs(config *Config, spaces []pulumi.Resource) *components.Platform
 	for i := range config.Tenants {
 		args.TenantNamespaces = append(args.TenantNamespaces, config.Tenants[i].Namespace)
 	}
+	if zk := config.ZooKeeper; zk != nil {
+		args.Operator.ZooKeeper = new(components.ZooKeeperArgs(*zk))
+	}
 	if argo := config.ArgoCD; argo != nil {
 		args.ArgoCD = new(components.ArgoCDArgs(*argo))
 	}

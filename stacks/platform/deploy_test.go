@@ -72,6 +72,26 @@ func TestDeployTellsTheOperatorItsNamespaces(t *testing.T) {
 	require.Contains(t, data["operator.yaml"], "namespaces:\n- team-a\n- b\n")
 }
 
+func TestDeployTellsTheOperatorOfZooKeeper(t *testing.T) {
+	stack := recordStack(t, map[string]string{"zookeeper": `{
+		"connectString": "zk-0:2181,zk-1:2181/apps", "credentialSecret": "zookeeper",
+		"grants": [{"namespaces": ["*"], "ensembles": ["zk-0:2181"], "paths": ["/", "/teams/{namespace}"]}]
+	}`})
+	data, _ := stack["ConfigMap holdfast-configmap"].Fields["data"].(map[string]any)
+	require.Contains(t, data["operator.yaml"], `zookeeper:
+  connectString: zk-0:2181,zk-1:2181/apps
+  credentialFolder: /etc/holdfast-zookeeper
+  grants:
+  - ensembles:
+    - zk-0:2181
+    namespaces:
+    - '*'
+    paths:
+    - /
+    - /teams/{namespace}
+`)
+}
+
 func TestDeployDropsCRDsOnlyWhenAsked(t *testing.T) {
 	const crd = "CustomResourceDefinition holdfast-crd-leaseservices"
 	require.True(t, recordStack(t, nil)[crd].RetainOnDelete)

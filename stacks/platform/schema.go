@@ -17,6 +17,9 @@ const (
 	dnsLabelPattern = `^[a-z]([-a-z0-9]*[a-z0-9])?$`
 	dnsLabelAllowed = "allowed are lower case letters, digits and '-', beginning with a letter and not ending in '-'"
 	quantityPattern = `^([0-9]+(\.[0-9]*)?|\.[0-9]+)([KMGTPE]i|[numkMGTPE]|[eE][+-]?[0-9]+)?$`
+	// zooKeeperServers is the beginning of an expression.
+	zooKeeperServers = `^[^\s,/]+(,[^\s,/]+)*`
+	zooKeeperPath    = `(/[^\s/]+)+`
 	// maxTenantName is the longest name that a LeaseService may have.
 	maxTenantName   = 52
 	maxLabel        = 63
@@ -44,7 +47,8 @@ func Schema() *apiextensionsv1.JSONSchemaProps {
 			"image":                   text(maxImageLength),
 			"maxConcurrentReconciles": integer(1, maxReconciles),
 		}),
-		"crds": *object(nil, props{"retainOnDelete": boolean()}),
+		"zookeeper": *zooKeeperSchema(),
+		"crds":      *object(nil, props{"retainOnDelete": boolean()}),
 		"devEtcd": *object([]string{"image"}, props{
 			"image":            text(maxImageLength),
 			"namespace":        dnsLabel(maxLabel),
@@ -62,6 +66,19 @@ func Schema() *apiextensionsv1.JSONSchemaProps {
 			"destinationNamespace": dnsLabel(maxLabel),
 		}),
 		"tenants": list(tenantSchema(spec)),
+	})
+}
+
+// zooKeeperSchema refuses what the operator would not start with.
+func zooKeeperSchema() *apiextensionsv1.JSONSchemaProps {
+	return object(nil, props{
+		"connectString":    matching(zooKeeperServers+zooKeeperPath+"?$", "allowed are servers and a chroot, such as zk-0:2181,zk-1:2181/apps"),
+		"credentialSecret": dnsLabel(maxLabel),
+		"grants": list(object([]string{"namespaces", "paths"}, props{
+			"namespaces": someOf(matching(`^(\*|[a-z0-9]([-a-z0-9]*[a-z0-9])?)$`, `allowed is the name of a namespace, or "*" for every one`)),
+			"ensembles":  list(new(matching(zooKeeperServers+"$", "allowed are servers without a chroot, such as zk-0:2181,zk-1:2181"))),
+			"paths":      someOf(matching("^(/|"+zooKeeperPath+")$", `allowed is an absolute path without a "/" at the end, or "/" for all`)),
+		})),
 	})
 }
 
@@ -105,6 +122,13 @@ func list(item *apiextensionsv1.JSONSchemaProps) apiextensionsv1.JSONSchemaProps
 	}
 }
 
+// someOf is a list that must not be empty.
+func someOf(item apiextensionsv1.JSONSchemaProps) apiextensionsv1.JSONSchemaProps {
+	items := list(&item)
+	items.MinItems = new(int64(1))
+	return items
+}
+
 func text(maxLength int64) apiextensionsv1.JSONSchemaProps {
 	return apiextensionsv1.JSONSchemaProps{Type: "string", MinLength: new(int64(1)), MaxLength: new(maxLength)}
 }
@@ -113,6 +137,10 @@ func dnsLabel(maxLength int64) apiextensionsv1.JSONSchemaProps {
 	return apiextensionsv1.JSONSchemaProps{
 		Type: "string", MaxLength: new(maxLength), Pattern: dnsLabelPattern, Description: dnsLabelAllowed,
 	}
+}
+
+func matching(pattern, allowed string) apiextensionsv1.JSONSchemaProps {
+	return apiextensionsv1.JSONSchemaProps{Type: "string", Pattern: pattern, Description: allowed}
 }
 
 func integer(least, most float64) apiextensionsv1.JSONSchemaProps {

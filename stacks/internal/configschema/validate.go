@@ -125,6 +125,9 @@ func (c *checker) list(path string, schema *apiextensionsv1.JSONSchemaProps, val
 	if limit := schema.MaxItems; limit != nil && int64(len(value)) > *limit {
 		c.add(path, "has %d items, above the maximum %d", len(value), *limit)
 	}
+	if limit := schema.MinItems; limit != nil && int64(len(value)) < *limit {
+		c.add(path, "has %d items, below the minimum %d", len(value), *limit)
+	}
 	if schema.Items == nil || schema.Items.Schema == nil {
 		return
 	}
