@@ -162,5 +162,5 @@ update() {
   shift
   pulumi --non-interactive "$verb" --yes --skip-preview --stack dev --config-file "$stack_config" \
     --suppress-permalink=true --suppress-progress "$@" 2>&1 |
-    { grep -vE '^@|\(0s\) *$|^ *$|pulumi stack rm' || true; } >&2
+    { grep -vE '^@|ing \([0-9.]+m?[0-9.]*s\) *$|^ *$|pulumi stack rm' || true; } >&2
 }
