@@ -16,12 +16,16 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/holdfast-io/holdfast/operator/internal/buildinfo"
 	"github.com/holdfast-io/holdfast/operator/internal/zookeeper"
 	"github.com/holdfast-io/holdfast/operator/internal/zookeeper/zktypes"
 )
 
 // authVariable is the environment variable with the credential: a flag would show it in the list of processes.
 const authVariable = "ZK_AUTH"
+
+// version is set by the linker: -X main.version=...
+var version string
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
@@ -34,7 +38,7 @@ func main() {
 
 func newRoot(stdout, stderr io.Writer, auth string) *cobra.Command {
 	root := &cobra.Command{
-		Use: "holdfast-zk", Short: "Bring hand-edited znodes under declarations",
+		Use: "holdfast-zk", Short: "Bring hand-edited znodes under declarations", Version: buildinfo.Version(version),
 		SilenceUsage: true, SilenceErrors: true,
 	}
 	root.SetOut(stdout)

@@ -8,15 +8,18 @@ import (
 	"log/slog"
 	"os"
 	"os/signal"
-	"runtime/debug"
 	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
 
+	"github.com/holdfast-io/holdfast/operator/internal/buildinfo"
 	"github.com/holdfast-io/holdfast/operator/internal/lease/service"
 	"github.com/holdfast-io/holdfast/operator/internal/lease/tokenreview"
 )
+
+// version is set by the linker: -X main.version=...
+var version string
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
@@ -28,7 +31,7 @@ func main() {
 }
 
 func command() *cobra.Command {
-	opts := service.Options{Log: os.Stderr, Version: version()}
+	opts := service.Options{Log: os.Stderr, Version: buildinfo.Version(version)}
 	level := "info"
 	tokens, audience := false, ""
 	cmd := &cobra.Command{
@@ -96,21 +99,4 @@ func defaultName() string {
 		return "lease-service"
 	}
 	return name
-}
-
-// version is the module's version, or the commit it was built from.
-func version() string {
-	info, ok := debug.ReadBuildInfo()
-	if !ok {
-		return "unknown"
-	}
-	if v := info.Main.Version; v != "" && v != "(devel)" {
-		return v
-	}
-	for _, s := range info.Settings {
-		if s.Key == "vcs.revision" {
-			return s.Value
-		}
-	}
-	return "devel"
 }

@@ -12,6 +12,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"github.com/holdfast-io/holdfast/operator/internal/buildinfo"
 	"github.com/holdfast-io/holdfast/operator/lease"
 )
 
@@ -23,12 +24,17 @@ const (
 	exitHeld = 3
 )
 
+// version is set by the linker: -X main.version=...
+var version string
+
 func main() { os.Exit(run()) }
 
 func run() int {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	err := newRoot(os.Stdin, os.Stdout, os.Stderr).ExecuteContext(ctx)
+	root := newRoot(os.Stdin, os.Stdout, os.Stderr)
+	root.Version = buildinfo.Version(version)
+	err := root.ExecuteContext(ctx)
 	var child *childError
 	if errors.As(err, &child) {
 		return child.code

@@ -7,15 +7,18 @@ import (
 	"io"
 	"os"
 	"os/signal"
-	"runtime/debug"
 	"syscall"
 
 	"github.com/spf13/cobra"
 	"k8s.io/klog/v2"
 	ctrl "sigs.k8s.io/controller-runtime"
 
+	"github.com/holdfast-io/holdfast/operator/internal/buildinfo"
 	"github.com/holdfast-io/holdfast/operator/internal/config"
 )
+
+// version is set by the linker: -X main.version=...
+var version string
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
@@ -35,7 +38,7 @@ func command(logs io.Writer) *cobra.Command {
 		Long: `Run the kinds of the API group dist.system against the API server that KUBECONFIG names, or else the one of the
 cluster that this process runs in. It stops cleanly on SIGTERM and SIGINT.`,
 		Args:          cobra.NoArgs,
-		Version:       version(),
+		Version:       buildinfo.Version(version),
 		SilenceUsage:  true,
 		SilenceErrors: true,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -59,21 +62,4 @@ cluster that this process runs in. It stops cleanly on SIGTERM and SIGINT.`,
 	}
 	cmd.Flags().StringVar(&file, "config", "/etc/holdfast/operator.yaml", "the configuration: an OperatorConfig, see docs/operator.md")
 	return cmd
-}
-
-// version is that of the module, or the commit that the binary was built from.
-func version() string {
-	info, ok := debug.ReadBuildInfo()
-	if !ok {
-		return "unknown"
-	}
-	if v := info.Main.Version; v != "" && v != "(devel)" {
-		return v
-	}
-	for _, setting := range info.Settings {
-		if setting.Key == "vcs.revision" {
-			return setting.Value
-		}
-	}
-	return "devel"
 }

@@ -21,6 +21,7 @@ import (
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	"github.com/holdfast-io/holdfast/operator/api/v1alpha1"
+	"github.com/holdfast-io/holdfast/operator/internal/buildinfo"
 	"github.com/holdfast-io/holdfast/operator/internal/component"
 	"github.com/holdfast-io/holdfast/operator/internal/config"
 	"github.com/holdfast-io/holdfast/operator/internal/reconcile"
@@ -54,7 +55,7 @@ func run(ctx context.Context, o options) error {
 	if err := announce(); err != nil {
 		return err
 	}
-	o.log.Info("starting", "version", version(), "namespaces", o.config.WatchedNamespaces(), "components", core.Names())
+	o.log.Info("starting", "version", buildinfo.Version(version), "namespaces", o.config.WatchedNamespaces(), "components", core.Names())
 	if err = core.Start(ctx); err == nil {
 		err = mgr.Start(ctx)
 	}
@@ -151,7 +152,7 @@ func logger(w io.Writer, level string) (logr.Logger, error) {
 func announce() error {
 	info := prometheus.NewGauge(prometheus.GaugeOpts{
 		Name: "holdfast_build_info", Help: "1, with the version of the operator and of Go.",
-		ConstLabels: prometheus.Labels{"version": version(), "goversion": runtime.Version()},
+		ConstLabels: prometheus.Labels{"version": buildinfo.Version(version), "goversion": runtime.Version()},
 	})
 	info.Set(1)
 	var already prometheus.AlreadyRegisteredError
