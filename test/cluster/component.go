@@ -53,9 +53,9 @@ func (l layout) controlPlaneFirst(s settings) []component {
 	return []component{etcd, api}
 }
 
-// controlPlaneThen are the components that need a ready API server to start.
+// controlPlaneThen are the components that need a ready API server to start, and what those need.
 func (l layout) controlPlaneThen(s settings) []component {
-	return []component{l.controllerManager(s), l.scheduler(s), l.kubeProxy(s, controlPlane)}
+	return []component{l.volumeOpener(), l.controllerManager(s), l.scheduler(s), l.kubeProxy(s, controlPlane)}
 }
 
 func (l layout) controllerManager(s settings) component {

@@ -40,7 +40,7 @@ func TestE2ECluster(t *testing.T) {
 	}{
 		{"a second up changes nothing", (*suite).testSecondUp},
 		{"clusters are apart", (*suite).testApart},
-		{"a pod with a volume is reached", (*suite).testWorkload},
+		{"a pod that is not root has a volume and is reached", (*suite).testWorkload},
 		{"network policies are enforced", (*suite).testNetworkPolicy},
 		{"killed components are started again", (*suite).testKilledComponents},
 		{"killed machines are started again", (*suite).testKilledMachines},

@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -43,11 +44,12 @@ func (c *Cluster) spec(machine string) machineSpec {
 // keep lists the folders that machines see in spite of their private /run, /tmp and /var.
 func (c *Cluster) keep() []string {
 	dirs := []string{c.layout.folder, c.settings.binDir}
-	for _, comp := range c.layout.components(c.settings, nodeName(1)) {
-		dirs = append(dirs, resolvedDir(comp.path))
-	}
-	for _, comp := range c.layout.components(c.settings, controlPlane) {
-		dirs = append(dirs, resolvedDir(comp.path))
+	for _, machine := range []string{nodeName(1), controlPlane} {
+		for _, comp := range c.layout.components(c.settings, machine) {
+			if comp.path != ownProgram {
+				dirs = append(dirs, resolvedDir(comp.path))
+			}
+		}
 	}
 	seen := map[string]bool{}
 	var unique []string
@@ -201,7 +203,8 @@ func (c *Cluster) command(ctx context.Context, machine string, args ...string) (
 		return err
 	})
 	if err != nil {
-		return out, fmt.Errorf("%s: %s: %w: %s", machine, strings.Join(args, " "), err, out)
+		// What ctx has ended fails with the signal, which says less.
+		return out, fmt.Errorf("%s: %s: %w: %s", machine, strings.Join(args, " "), cmp.Or(ctx.Err(), err), out)
 	}
 	return out, nil
 }

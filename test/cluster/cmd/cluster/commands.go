@@ -179,7 +179,7 @@ func (f *flags) nodeExec() *cobra.Command {
 	}
 }
 
-// machineInit, machineStart and forwarder are what `up` and `forward` start; they are of no use to
+// machineInit, machineStart, openVolumes and forwarder are what `up` and `forward` start; they are of no use to
 // people.
 func machineInit() *cobra.Command {
 	return &cobra.Command{
@@ -192,6 +192,13 @@ func machineStart() *cobra.Command {
 	return &cobra.Command{
 		Use: "machine-start", Hidden: true, Args: cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error { return cluster.RunStart(os.Stdin, os.Stdout) },
+	}
+}
+
+func openVolumes() *cobra.Command {
+	return &cobra.Command{
+		Use: "open-volumes FOLDER", Hidden: true, Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error { return cluster.OpenVolumes(cmd.Context(), args[0]) },
 	}
 }
 

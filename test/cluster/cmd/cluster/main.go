@@ -56,6 +56,6 @@ func newRoot() *cobra.Command {
 	root.PersistentFlags().StringVar(&f.stateDir, "state-dir", "", "folder with the state of all clusters (default $HOLDFAST_STATE, else ~/.local/state/holdfast)")
 	root.PersistentFlags().StringVar(&f.binDir, "bin-dir", "", "folder with the Kubernetes programs, for up (default as before, else $HOLDFAST_KUBE_BIN)")
 	root.AddCommand(f.up(), f.down(), f.status(), f.loadImage(), f.logs(), f.partition(),
-		f.kubeconfig(), f.forward(), f.nodeExec(), machineInit(), machineStart(), f.forwarder())
+		f.kubeconfig(), f.forward(), f.nodeExec(), machineInit(), machineStart(), openVolumes(), f.forwarder())
 	return root
 }
