@@ -147,30 +147,40 @@ func (e *Engine) Run(ctx context.Context) error {
 		return nil
 	}
 	group, ctx := errgroup.WithContext(ctx)
-	group.Go(func() error {
-		return e.opts.Store.WatchCluster(ctx, e.Shards(), func(c *store.Cluster) {
-			e.cluster.Store(c)
-			e.changed.send()
-		})
-	})
 	group.Go(func() error { return e.tick(ctx) })
-	group.Go(func() error {
-		for {
-			err := e.serve(ctx)
-			if ctx.Err() != nil {
-				return ctx.Err()
-			}
-			e.opts.Log.Warn("not serving", "error", err)
-			if !sleep(ctx, retryAfter) {
-				return ctx.Err()
-			}
-		}
-	})
+	group.Go(func() error { return e.serveAgain(ctx) })
 	err := group.Wait()
 	if errors.Is(err, context.Canceled) {
 		return nil
 	}
 	return err
+}
+
+// serveAgain serves with one session after the other until the context ends or it cannot go on.
+func (e *Engine) serveAgain(ctx context.Context) error {
+	for {
+		err := e.serve(ctx)
+		var replaced *store.ReplacedError
+		var fatal *fatalError
+		switch {
+		case ctx.Err() != nil:
+			return ctx.Err()
+		case errors.As(err, &fatal):
+			return err
+		case errors.As(err, &replaced):
+			// serve dropped what it had; the members known are of the store before.
+			e.cluster.Store(nil)
+			e.changed.send()
+			e.metrics.sessions.WithLabelValues("replaced").Inc()
+			e.opts.Log.Error("the store is not the one it was: this replica begins anew with what is there now; "+
+				"leases that it lost are over, and tokens may be smaller than those granted before", "error", err)
+		default:
+			e.opts.Log.Warn("not serving", "error", err)
+		}
+		if !sleep(ctx, retryAfter) {
+			return ctx.Err()
+		}
+	}
 }
 
 // tick lets the shards end what is over. It does nothing while the session is uncertain: the holders had no way
@@ -194,7 +204,8 @@ func (e *Engine) tick(ctx context.Context) error {
 
 // Status is how this replica fares.
 type Status struct {
-	// Certain says whether it serves; CertainFor for how long it may without another renewal.
+	// Certain says whether it serves: its session is certainly alive, and what it knows of the cluster is not older than that.
+	// CertainFor says for how long it may without another renewal.
 	Certain    bool
 	CertainFor time.Duration
 	// Trouble is why the store takes no writes at the moment; empty while it does.
@@ -216,13 +227,12 @@ func (e *Engine) Status() Status {
 		return st
 	}
 	st.CertainFor = s.certainUntil().Sub(now)
-	st.Certain = st.CertainFor > 0
+	c := e.cluster.Load()
+	st.Certain = st.CertainFor > 0 && knows(c, s.id)
 	if why := s.committer.trouble.Load(); why != nil {
 		st.Trouble = *why
 	}
-	if c := e.cluster.Load(); c != nil {
-		st.Leading = st.Certain && c.Leader.Session == s.id
-	}
+	st.Leading = st.Certain && c.Leader.Session == s.id
 	st.Holds, st.Waiters, st.Shards = e.holds.Load(), e.waiters.Load(), int(e.owned.Load())
 	st.Quotas = e.quotas()
 	return st
@@ -250,6 +260,15 @@ func (e *Engine) Drain(ctx context.Context) error {
 
 // Draining says whether Drain was called.
 func (e *Engine) Draining() bool { return e.draining.Load() }
+
+// knows says that a state of the cluster is not older than a session.
+func knows(c *store.Cluster, id store.SessionID) bool {
+	if c == nil {
+		return false
+	}
+	_, ok := c.Member(id)
+	return ok
+}
 
 func others(c *store.Cluster, id store.SessionID) bool {
 	for _, m := range c.Members {

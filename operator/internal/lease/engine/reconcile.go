@@ -44,10 +44,7 @@ func (e *Engine) reconcile(ctx context.Context, s *session) error {
 
 func (e *Engine) pass(ctx context.Context, s *session, announced *bool) error {
 	cluster := e.cluster.Load()
-	if cluster == nil {
-		return nil
-	}
-	if _, ok := cluster.Member(s.id); !ok {
+	if !knows(cluster, s.id) {
 		return nil // what is known is older than the session
 	}
 	if e.draining.Load() && !*announced {

@@ -3,6 +3,7 @@ package engine
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strconv"
 	"sync/atomic"
 	"time"
@@ -46,6 +47,7 @@ func (e *Engine) serve(ctx context.Context) error {
 	group, groupCtx := errgroup.WithContext(ctx)
 	group.Go(func() error { return e.keep(groupCtx, s) })
 	group.Go(func() error { return s.committer.run(groupCtx) })
+	group.Go(func() error { return e.watch(groupCtx) })
 	group.Go(func() error { return e.reconcile(groupCtx, s) })
 	err = group.Wait()
 	if ctx.Err() == nil {
@@ -61,6 +63,24 @@ func (e *Engine) serve(ctx context.Context) error {
 	return err
 }
 
+// watch keeps what is known of the cluster current. It belongs to a session: see Store.WatchCluster.
+func (e *Engine) watch(ctx context.Context) error {
+	err := e.opts.Store.WatchCluster(ctx, e.Shards(), func(c *store.Cluster) {
+		e.cluster.Store(c)
+		e.changed.send()
+	})
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	return &fatalError{err}
+}
+
+// fatalError ends the engine: trying again cannot help.
+type fatalError struct{ err error }
+
+func (e *fatalError) Error() string { return e.err.Error() }
+func (e *fatalError) Unwrap() error { return e.err }
+
 func (e *Engine) join(ctx context.Context) (*session, error) {
 	ctx, cancel := context.WithTimeout(ctx, storeTimeout)
 	defer cancel()
@@ -71,12 +91,20 @@ func (e *Engine) join(ctx context.Context) (*session, error) {
 	}
 	s := &session{id: id, ttl: ttl}
 	s.renewed(sent)
-	cursor, err := e.opts.Store.Join(ctx, e.member(id), true)
+	slots := e.table()
+	// A store that was emptied gets its number of shards here.
+	shards, err := e.opts.Store.Shards(ctx, len(slots))
+	if err == nil && shards != len(slots) {
+		err = &fatalError{fmt.Errorf("the store has %d shards now, and had %d when this replica started", shards, len(slots))}
+	}
+	var cursor *store.Cursor
+	if err == nil {
+		cursor, err = e.opts.Store.Join(ctx, e.member(id), true)
+	}
 	if err != nil {
 		e.leave(s)
 		return nil, err
 	}
-	slots := e.table()
 	s.committer = newCommitter(e.opts.Store, cursor, e.metrics)
 	s.committer.committed = func(batch []store.BatchOp, revision int64) {
 		now := e.opts.Clock()
@@ -112,6 +140,7 @@ func (e *Engine) leave(s *session) {
 func (e *Engine) keep(ctx context.Context, s *session) error {
 	slots := e.table()
 	every := s.ttl / 3
+	var replaced *store.ReplacedError
 	for {
 		if !sleep(ctx, every) {
 			return ctx.Err()
@@ -123,7 +152,7 @@ func (e *Engine) keep(ctx context.Context, s *session) error {
 		cancel()
 		now := e.opts.Clock()
 		switch {
-		case errors.Is(err, store.ErrSessionLost):
+		case errors.Is(err, store.ErrSessionLost), errors.As(err, &replaced):
 			return err
 		case ctx.Err() != nil:
 			return ctx.Err()

@@ -83,6 +83,7 @@ func (e *Etcd) watchClusterOnce(ctx context.Context, shards int, pass func(*Clus
 		if len(update.Events) == 0 {
 			continue
 		}
+		e.identity.saw(update.Header.GetRevision())
 		if err := show(update.Header.GetRevision()); err != nil {
 			return err
 		}

@@ -18,6 +18,7 @@ const slotSeparator = "#"
 type keys struct{ prefix string }
 
 func (k keys) meta() string       { return k.prefix + "meta" }
+func (k keys) id() string         { return k.prefix + "id" }
 func (k keys) cluster() string    { return k.prefix + "cluster/" }
 func (k keys) leader() string     { return k.prefix + "cluster/leader" }
 func (k keys) assignment() string { return k.prefix + "cluster/assignment" }

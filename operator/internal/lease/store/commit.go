@@ -22,6 +22,7 @@ func (e *Etcd) Commit(ctx context.Context, cursor *Cursor, ops []BatchOp) (int64
 	resp, err := e.try(ctx, txn)
 	switch {
 	case err == nil && resp.Succeeded:
+		e.identity.saw(resp.Header.GetRevision())
 		return cursor.advance(resp.Header.GetRevision()), nil
 	case err == nil:
 		return e.refused(cursor, ops, resp)

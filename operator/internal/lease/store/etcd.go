@@ -25,7 +25,8 @@ type Etcd struct {
 	keys   keys
 	// attempt bounds one try of a commit. A proposal on its way to a leader of etcd that dies is lost, and nobody says so: what
 	// ends the wait then is trying again, which is safe, since at most one try applies.
-	attempt time.Duration
+	attempt  time.Duration
+	identity identity
 }
 
 var _ Store = (*Etcd)(nil)
@@ -72,6 +73,9 @@ func (e *Etcd) Shards(ctx context.Context, want int) (int, error) {
 
 // OpenSession implements Store.
 func (e *Etcd) OpenSession(ctx context.Context, ttl time.Duration) (SessionID, time.Duration, error) {
+	if err := e.identify(ctx); err != nil {
+		return 0, 0, err
+	}
 	resp, err := e.client.Grant(ctx, int64(math.Ceil(ttl.Seconds())))
 	if err != nil {
 		return 0, 0, fmt.Errorf("open a session: %w", err)
@@ -81,6 +85,10 @@ func (e *Etcd) OpenSession(ctx context.Context, ttl time.Duration) (SessionID, t
 
 // KeepSession implements Store.
 func (e *Etcd) KeepSession(ctx context.Context, id SessionID) error {
+	// A session may be in a backup too, and so its being there proves nothing.
+	if err := e.recognize(ctx); err != nil {
+		return err
+	}
 	_, err := e.client.KeepAliveOnce(ctx, clientv3.LeaseID(id))
 	return sessionError("keep the session", err)
 }

@@ -3,6 +3,7 @@
 // Layout under a prefix that ends in '/':
 //
 //	meta                        the number of shards, fixed at first use
+//	id                          a random id of this store, by which an emptied one is told from it
 //	cluster/members/<session>   a live replica            } bound to the replica's etcd lease,
 //	cluster/claims/<shard>      which replica owns a shard } its session
 //	cluster/leader              which replica assigns shards
@@ -160,9 +161,10 @@ type Store interface {
 	// Shards returns the number of shards, which becomes want at the first use of the prefix.
 	Shards(ctx context.Context, want int) (int, error)
 
-	// OpenSession begins a session that ends unless it is kept, and returns the TTL granted.
+	// OpenSession begins a session that ends unless it is kept, and returns the TTL granted. It fails with *ReplacedError, once, when
+	// the store is not the one of the session before.
 	OpenSession(ctx context.Context, ttl time.Duration) (SessionID, time.Duration, error)
-	// KeepSession gives the session its TTL anew, or fails with ErrSessionLost.
+	// KeepSession gives the session its TTL anew, or fails with ErrSessionLost or *ReplacedError.
 	KeepSession(ctx context.Context, id SessionID) error
 	// EndSession gives up all the session has.
 	EndSession(ctx context.Context, id SessionID) error
@@ -188,9 +190,11 @@ type Store interface {
 	Commit(ctx context.Context, cursor *Cursor, ops []BatchOp) (int64, error)
 
 	// WatchCluster passes on each state of the cluster, beginning with the present one, until the context
-	// ends. Under load it may leave states out, never the last one.
+	// ends. It is to be begun anew with each session: revisions of a replaced store may be lower, and it would wait for those of
+	// the store before. Under load it may leave states out, never the last one.
 	WatchCluster(ctx context.Context, shards int, pass func(*Cluster)) error
 	// Watch passes on the changes after a revision in order, or with 0 a snapshot first, until pass fails or
-	// the context ends. Shards is the number of shards.
+	// the context ends. Shards is the number of shards. When the store is replaced, or is not as far as that revision, a snapshot
+	// follows that is marked as compacted.
 	Watch(ctx context.Context, shards int, target Target, after int64, pass func(Update) error) error
 }

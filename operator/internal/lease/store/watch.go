@@ -43,7 +43,7 @@ func (e *Etcd) Watch(ctx context.Context, shards int, target Target, after int64
 	for wait := retryFirst; ; wait = min(2*wait, retryMost) {
 		before := w.after
 		err := w.once(ctx, compacted)
-		compacted = errors.Is(err, rpctypes.ErrCompacted)
+		compacted = errors.Is(err, rpctypes.ErrCompacted) || errors.Is(err, errReplaced)
 		var passing *passError
 		switch {
 		case ctx.Err() != nil:
@@ -74,13 +74,33 @@ type watch struct {
 	pass     func(Update) error
 }
 
+// once watches until something breaks; with errReplaced when the store is not the one it was.
 func (w *watch) once(ctx context.Context, compacted bool) error {
-	ctx, cancel := context.WithCancel(clientv3.WithRequireLeader(ctx))
-	defer cancel()
+	ctx, cancel := context.WithCancelCause(clientv3.WithRequireLeader(ctx))
+	defer cancel(nil)
+	replaced := w.etcd.identity.changed()
+	go func() {
+		select {
+		case <-replaced:
+			cancel(errReplaced)
+		case <-ctx.Done():
+		}
+	}()
+	err := w.follow(ctx, compacted)
+	var passing *passError
+	if cause := context.Cause(ctx); errors.Is(cause, errReplaced) && !errors.As(err, &passing) {
+		return cause
+	}
+	return err
+}
+
+func (w *watch) follow(ctx context.Context, compacted bool) error {
 	if w.after == 0 {
 		if err := w.snapshot(ctx, compacted); err != nil {
 			return err
 		}
+	} else if err := w.reached(ctx); err != nil {
+		return err
 	}
 	for resp := range w.etcd.client.Watch(ctx, w.from, clientv3.WithRange(w.to), clientv3.WithRev(w.after+1),
 		clientv3.WithPrevKV(), clientv3.WithProgressNotify()) {
@@ -104,6 +124,18 @@ func (w *watch) once(ctx context.Context, compacted bool) error {
 			}
 		}
 		w.after = revision
+	}
+	return nil
+}
+
+// reached makes sure that the store was ever at the revision to go on from. etcd would wait until it is.
+func (w *watch) reached(ctx context.Context) error {
+	resp, err := w.etcd.client.Get(ctx, w.etcd.keys.id())
+	if err != nil {
+		return fmt.Errorf("read the revision: %w", err)
+	}
+	if resp.Header.GetRevision() < w.after {
+		return errReplaced
 	}
 	return nil
 }
