@@ -355,7 +355,7 @@ func (s *stage) drift(t *testing.T) {
 	require.NoError(t, s.c.Patch(t.Context(), set, patch))
 	require.True(t, poll(func() bool {
 		c := s.setOf(s.get("locks")).Spec.Template.Spec.Containers[0]
-		return c.Image == "holdfast.local/lease-service:dev" && *c.SecurityContext.ReadOnlyRootFilesystem
+		return c.Image == "lease-service:v1" && *c.SecurityContext.ReadOnlyRootFilesystem
 	}))
 	s.until("locks", "Ready", ready)
 }
