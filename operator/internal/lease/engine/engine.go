@@ -34,7 +34,7 @@ const (
 	retryAfter   = 200 * time.Millisecond
 )
 
-// Options configure an Engine. All but Registry are required.
+// Options configure an Engine. All but Registry and Explain are required.
 type Options struct {
 	Store store.Store
 	// Name and Address are how the other replicas and clients know this one.
@@ -45,7 +45,9 @@ type Options struct {
 	// SessionTTL is how soon the others take over from a replica that died.
 	SessionTTL time.Duration
 	// Limits bound what the service holds for its tenant.
-	Limits   Limits
+	Limits Limits
+	// Explain adds to an error of a store that cannot be reached where it is and why that is; nil adds nothing.
+	Explain  func(error) error
 	Clock    func() core.Instant
 	Log      *slog.Logger
 	Registry prometheus.Registerer
@@ -63,6 +65,8 @@ type Engine struct {
 	session  atomic.Pointer[session]
 	cluster  atomic.Pointer[store.Cluster]
 	draining atomic.Bool
+	// waiting is why there is no certain session; nil while nothing is known to be wrong.
+	waiting atomic.Pointer[string]
 	// holds, waiters and owned (the slots that serve) are sums over the slots.
 	holds, waiters, owned atomic.Int64
 	limiter               *limiter
@@ -98,11 +102,21 @@ func (e *Engine) learnShards(ctx context.Context) bool {
 			e.slots.Store(&slots)
 			return true
 		}
-		e.opts.Log.Warn("waiting for the store", "error", err)
+		e.opts.Log.Warn("waiting for the store", "error", e.explain(err))
 		if !sleep(ctx, retryAfter) {
 			return false
 		}
 	}
+}
+
+// explain says more about an error of the store, and keeps it for Status.
+func (e *Engine) explain(err error) error {
+	if e.opts.Explain != nil {
+		err = e.opts.Explain(err)
+	}
+	why := err.Error()
+	e.waiting.Store(&why)
+	return err
 }
 
 // table returns the slots; none until their number is known.
@@ -175,7 +189,7 @@ func (e *Engine) serveAgain(ctx context.Context) error {
 			e.opts.Log.Error("the store is not the one it was: this replica begins anew with what is there now; "+
 				"leases that it lost are over, and tokens may be smaller than those granted before", "error", err)
 		default:
-			e.opts.Log.Warn("not serving", "error", err)
+			e.opts.Log.Warn("not serving", "error", e.explain(err))
 		}
 		if !sleep(ctx, retryAfter) {
 			return ctx.Err()
@@ -208,7 +222,7 @@ type Status struct {
 	// CertainFor says for how long it may without another renewal.
 	Certain    bool
 	CertainFor time.Duration
-	// Trouble is why the store takes no writes at the moment; empty while it does.
+	// Trouble is why it does not serve, or why the store takes no writes at the moment; empty while all is well.
 	Trouble  string
 	Leading  bool
 	Draining bool
@@ -223,6 +237,9 @@ func (e *Engine) Status() Status {
 	now := e.opts.Clock()
 	st := Status{Draining: e.draining.Load()}
 	s := e.session.Load()
+	if why := e.waiting.Load(); why != nil {
+		st.Trouble = *why
+	}
 	if s == nil {
 		return st
 	}

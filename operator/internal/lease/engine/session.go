@@ -41,6 +41,7 @@ func (e *Engine) serve(ctx context.Context) error {
 	}
 	e.metrics.sessions.WithLabelValues("opened").Inc()
 	e.opts.Log.Info("joined", "session", strconv.FormatUint(uint64(s.id), 16), "sessionTTL", s.ttl.String())
+	e.waiting.Store(nil)
 	e.session.Store(s)
 	e.changed.send()
 
@@ -157,7 +158,7 @@ func (e *Engine) keep(ctx context.Context, s *session) error {
 		case ctx.Err() != nil:
 			return ctx.Err()
 		case err != nil:
-			e.opts.Log.Warn("the session was not renewed", "error", err, "certainFor", s.certainUntil().Sub(now).String())
+			e.opts.Log.Warn("the session was not renewed", "error", e.explain(err), "certainFor", s.certainUntil().Sub(now).String())
 			if !s.certain(now) {
 				e.changed.send()
 			}
@@ -173,6 +174,7 @@ func (e *Engine) keep(ctx context.Context, s *session) error {
 			}
 		}
 		s.renewed(sent)
+		e.waiting.Store(nil)
 		if !certain {
 			e.changed.send()
 		}

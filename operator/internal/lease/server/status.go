@@ -58,7 +58,7 @@ func countsChanged(a, b *leasestatus.GetStatusResponse) bool {
 			x.GetAddress() == y.GetAddress()
 	}
 	return a.GetActiveLeases() != b.GetActiveLeases() || a.GetWaiters() != b.GetWaiters() || a.GetShards() != b.GetShards() ||
-		a.GetSessions() != b.GetSessions() || !slices.EqualFunc(a.GetReplicas(), b.GetReplicas(), replica)
+		a.GetSessions() != b.GetSessions() || a.GetReason() != b.GetReason() || !slices.EqualFunc(a.GetReplicas(), b.GetReplicas(), replica)
 }
 
 func (s *Server) status() *leasestatus.GetStatusResponse {
@@ -76,6 +76,9 @@ func (s *Server) status() *leasestatus.GetStatusResponse {
 	out.Reason = st.Trouble
 	if !st.Certain {
 		out.Reason = "the session with the store is not certain"
+		if st.Trouble != "" {
+			out.Reason += ": " + st.Trouble
+		}
 	}
 	cluster := s.engine.Cluster()
 	if cluster == nil {

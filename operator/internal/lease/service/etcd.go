@@ -5,13 +5,18 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"net/url"
 	"os"
+	"strconv"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 
 	"github.com/holdfast-io/holdfast/operator/lease/leasetls"
 )
@@ -32,31 +37,96 @@ func absent(file string) bool {
 
 // dialEtcd connects to etcd. All files are read anew when they are used: those of TLS for each connection, user and password
 // for each login, of which there is one whenever etcd does not know the token any more.
-func dialEtcd(opts *Options) (*clientv3.Client, error) {
+func dialEtcd(opts *Options) (*clientv3.Client, *reach, error) {
+	reach := &reach{endpoints: strings.Join(opts.EtcdEndpoints, ", ")}
 	config := clientv3.Config{
 		Endpoints: opts.EtcdEndpoints, DialTimeout: 5 * time.Second,
 		DialKeepAliveTime: 2 * time.Second, DialKeepAliveTimeout: 2 * time.Second, Logger: zap.NewNop(),
+		DialOptions: []grpc.DialOption{grpc.WithChainUnaryInterceptor(reach.intercept)},
 	}
 	if files := opts.etcdFiles(); files != (leasetls.Files{}) {
 		// Options come after the client's own, and so these are the credentials in effect.
-		config.DialOptions = []grpc.DialOption{grpc.WithTransportCredentials(leasetls.ClientCredentials(files))}
+		config.DialOptions = append(config.DialOptions, grpc.WithTransportCredentials(leasetls.ClientCredentials(files)))
 	}
 	login := login{opts: opts}
 	if opts.EtcdPasswordFile != "" {
 		var err error
 		if config.Username, config.Password, err = login.read(); err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 	}
 	client, err := clientv3.New(config)
 	if err != nil {
-		return nil, fmt.Errorf("--etcd-endpoints: %w", err)
+		return nil, nil, fmt.Errorf("--etcd-endpoints: %w", reach.explain(err))
 	}
 	if opts.EtcdPasswordFile != "" {
 		login.Auth = client.Auth
 		client.Auth = login
 	}
-	return client, nil
+	return client, reach, nil
+}
+
+// reach remembers why etcd cannot be reached. The client tries again until the time of a call is over, and then says only that.
+type reach struct {
+	endpoints string
+	last      atomic.Pointer[string]
+}
+
+// intercept is a grpc.UnaryClientInterceptor that sees each try.
+func (r *reach) intercept(ctx context.Context, method string, req, reply any, conn *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
+	err := invoke(ctx, method, req, reply, conn, opts...)
+	message := status.Convert(err).Message()
+	switch status.Code(err) {
+	case codes.Unavailable:
+		r.last.Store(&message)
+	case codes.DeadlineExceeded:
+		r.last.CompareAndSwap(nil, &message)
+	default: // etcd answered, or the caller left
+		if !errors.Is(ctx.Err(), context.Canceled) {
+			r.last.Store(nil)
+		}
+	}
+	return err
+}
+
+// explain adds the endpoints and what the last try said to an error.
+func (r *reach) explain(err error) error {
+	last := r.last.Load()
+	if last == nil || strings.Contains(err.Error(), *last) {
+		return fmt.Errorf("etcd at %s: %w", r.endpoints, err)
+	}
+	return fmt.Errorf("etcd at %s: %w (%s)", r.endpoints, err, *last)
+}
+
+// validateEndpoint refuses what no etcd client could dial.
+func validateEndpoint(endpoint string) error {
+	refuse := func(why string) error {
+		return fmt.Errorf("--etcd-endpoints has %q: %s; http://host:port, https://host:port and host:port are allowed, divided by commas", endpoint, why)
+	}
+	text := endpoint
+	if !strings.Contains(text, "://") {
+		text = "http://" + text
+	}
+	u, err := url.Parse(text)
+	if err != nil {
+		var parse *url.Error
+		if errors.As(err, &parse) {
+			err = parse.Err
+		}
+		return refuse(err.Error())
+	}
+	port, err := strconv.ParseUint(u.Port(), 10, 16)
+	switch {
+	case u.Scheme != "http" && u.Scheme != "https":
+		return refuse("the scheme is " + u.Scheme)
+	case u.Hostname() == "":
+		return refuse("there is no host")
+	case err != nil || port == 0:
+		return refuse("there is no port of 1 to 65535")
+	case u.User != nil || u.RawQuery != "" || u.Fragment != "" || strings.Trim(u.Path, "/") != "":
+		return refuse("there is more than a host and a port")
+	}
+	return nil
 }
 
 // login is an etcd client's Auth that logs in with what the files hold by then.

@@ -109,6 +109,11 @@ func (o *Options) Validate() error {
 			errs = append(errs, fmt.Errorf("%s: %w", flags, err))
 		}
 	}
+	for _, endpoint := range o.EtcdEndpoints {
+		if err := validateEndpoint(endpoint); err != nil {
+			errs = append(errs, err)
+		}
+	}
 	if err := o.validate(o.TLS); err != nil {
 		errs = append(errs, err)
 	}
@@ -141,12 +146,12 @@ func Run(ctx context.Context, opts Options) error {
 	if opts.Name == "" {
 		opts.Name = opts.Advertise
 	}
-	client, failed, closeStore, err := openStore(ctx, &opts)
+	opened, err := openStore(ctx, &opts)
 	if err != nil {
 		return err
 	}
-	defer closeStore()
-	etcd, err := store.NewEtcd(client, opts.EtcdPrefix)
+	defer opened.close()
+	etcd, err := store.NewEtcd(opened.client, opts.EtcdPrefix)
 	if err != nil {
 		return err
 	}
@@ -154,7 +159,7 @@ func Run(ctx context.Context, opts Options) error {
 	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	eng := engine.New(engine.Options{
 		Store: etcd, Name: opts.Name, Address: opts.Advertise, Shards: opts.Shards, SessionTTL: opts.SessionTTL, Limits: opts.Limits,
-		Clock: clock.Now, Log: log, Registry: registry,
+		Explain: opened.explain, Clock: clock.Now, Log: log, Registry: registry,
 	})
 	serverOptions := server.Options{
 		Engine: eng, Store: etcd, Embedded: len(opts.EtcdEndpoints) == 0, Name: opts.Name, Version: opts.Version,
@@ -176,7 +181,7 @@ func Run(ctx context.Context, opts Options) error {
 	log.Info("serving", "address", listener.Addr().String(), "advertise", opts.Advertise, "version", opts.Version,
 		"embeddedEtcd", len(opts.EtcdEndpoints) == 0)
 	p := &process{opts: opts, log: log, engine: eng, server: srv, registry: registry}
-	return p.run(ctx, listener, failed)
+	return p.run(ctx, listener, opened.failed)
 }
 
 // reachable guesses how others reach a listener: one on all addresses by the host's name, or when this is the
@@ -193,24 +198,35 @@ func reachable(addr net.Addr, alone bool) string {
 	return net.JoinHostPort(host, strconv.Itoa(tcp.Port))
 }
 
-// openStore connects to etcd, or starts the embedded one. The channel yields an error when that one dies.
-func openStore(ctx context.Context, opts *Options) (*clientv3.Client, <-chan error, func(), error) {
+type openedStore struct {
+	client *clientv3.Client
+	// failed yields an error when the embedded etcd dies.
+	failed <-chan error
+	// explain is nil with the embedded etcd.
+	explain func(error) error
+	close   func()
+}
+
+// openStore connects to etcd, or starts the embedded one.
+func openStore(ctx context.Context, opts *Options) (*openedStore, error) {
 	if len(opts.EtcdEndpoints) > 0 {
-		client, err := dialEtcd(opts)
+		client, reach, err := dialEtcd(opts)
 		if err != nil {
-			return nil, nil, nil, err
+			return nil, err
 		}
-		return client, nil, func() { _ = client.Close() }, nil // nothing is lost by a close that fails
+		return &openedStore{client: client, explain: reach.explain, close: func() {
+			_ = client.Close() // nothing is lost by a close that fails
+		}}, nil
 	}
 	etcd, err := embedded.Start(ctx, embedded.Options{Dir: opts.DataDir})
 	if err != nil {
-		return nil, nil, nil, err
+		return nil, fmt.Errorf("--data-dir: %w", err)
 	}
 	client := etcd.Client()
-	return client, etcd.Failed(), func() {
+	return &openedStore{client: client, failed: etcd.Failed(), close: func() {
 		_ = client.Close() // as above
 		etcd.Close()
-	}, nil
+	}}, nil
 }
 
 type process struct {
