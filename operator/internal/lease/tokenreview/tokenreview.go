@@ -205,7 +205,7 @@ func (c Config) review(ctx context.Context, token string) (string, error) {
 		return "", err
 	}
 	defer client.CloseIdleConnections()
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, c.Server+reviewPath, bytes.NewReader(body))
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, strings.TrimSuffix(c.Server, "/")+reviewPath, bytes.NewReader(body))
 	if err != nil {
 		return "", fmt.Errorf("API server %q: %w", c.Server, err)
 	}
