@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"os"
 	"os/signal"
+	"path/filepath"
 	"syscall"
 	"time"
 
@@ -24,14 +25,15 @@ var version string
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	if err := command().ExecuteContext(ctx); err != nil {
+	opts := service.Options{Log: os.Stderr, Version: buildinfo.Version(version)}
+	if err := newCommand(&opts).ExecuteContext(ctx); err != nil {
 		fmt.Fprintln(os.Stderr, "lease-service:", err)
 		os.Exit(1)
 	}
 }
 
-func command() *cobra.Command {
-	opts := service.Options{Log: os.Stderr, Version: buildinfo.Version(version)}
+// newCommand is the command line; it fills the options in.
+func newCommand(opts *service.Options) *cobra.Command {
 	level := "info"
 	tokens, audience := false, ""
 	cmd := &cobra.Command{
@@ -52,12 +54,13 @@ func command() *cobra.Command {
 				}
 				opts.TokenReview = &config
 			}
-			return service.Run(cmd.Context(), opts)
+			closed(cmd, opts)
+			return service.Run(cmd.Context(), *opts)
 		},
 	}
 	flags := cmd.Flags()
-	flags.StringVar(&opts.Listen, "listen", ":7400", "serve gRPC on this address")
-	flags.StringVar(&opts.MetricsListen, "metrics-listen", ":7401", "serve Prometheus metrics on this address; empty: none")
+	flags.StringVar(&opts.Listen, "listen", ":7400", "serve gRPC on this address; only on "+alone+" when not given and without --etcd-endpoints and --tls-cert")
+	flags.StringVar(&opts.MetricsListen, "metrics-listen", ":7401", "serve Prometheus metrics on this address, likewise; empty: none")
 	flags.StringVar(&opts.HealthListen, "health-listen", "", "serve the gRPC health service alone, without TLS, on this address, for probes; empty: none")
 	flags.StringVar(&opts.PprofListen, "pprof-listen", "", "serve Go's profiles on this address, which should be a loopback one; empty: none")
 	flags.StringVar(&opts.Name, "name", defaultName(), "name of this replica (default $POD_NAME, else the host name)")
@@ -77,7 +80,7 @@ func command() *cobra.Command {
 	flags.StringVar(&opts.EtcdUserFile, "etcd-user-file", "", "file with that user, in place of --etcd-user")
 	flags.StringVar(&opts.EtcdPasswordFile, "etcd-password-file", "", "file with the password of that user; read anew for each login")
 	flags.StringVar(&opts.EtcdPrefix, "etcd-prefix", "/holdfast/", "keep everything under this etcd prefix, which ends in '/'")
-	flags.StringVar(&opts.DataDir, "data-dir", "/var/lib/lease-service", "data of the embedded etcd")
+	flags.StringVar(&opts.DataDir, "data-dir", defaultDataDir(os.Geteuid(), os.Getenv), "data of the embedded etcd")
 	flags.DurationVar(&opts.LeaseTTL, "lease-ttl", time.Minute, "TTL of leases whose request names none")
 	flags.DurationVar(&opts.SessionTTL, "session-ttl", 5*time.Second, "how soon other replicas take over from one that died")
 	flags.DurationVar(&opts.DrainTimeout, "drain-timeout", 20*time.Second, "how long an orderly stop may take")
@@ -88,6 +91,39 @@ func command() *cobra.Command {
 	flags.Int64Var(&opts.Limits.Rate, "max-acquires-per-second", 0, "acquires of the whole service at most; 0: no limit")
 	flags.StringVar(&level, "log-level", slog.LevelInfo.String(), "log from this level on: debug, info, warn, error")
 	return cmd
+}
+
+// alone is where a service listens that serves this machine.
+const alone = "127.0.0.1"
+
+// closed keeps a service to this machine that has an embedded etcd and no TLS, unless a flag says otherwise: whoever reaches it may do
+// everything.
+func closed(cmd *cobra.Command, opts *service.Options) {
+	if len(opts.EtcdEndpoints) > 0 || opts.TLS.Cert != "" {
+		return
+	}
+	if !cmd.Flags().Changed("listen") {
+		opts.Listen = alone + opts.Listen
+	}
+	if !cmd.Flags().Changed("metrics-listen") {
+		opts.MetricsListen = alone + opts.MetricsListen
+	}
+}
+
+// defaultDataDir is a folder that the user may write to, by the XDG Base Directory Specification. It is empty, and so the flag is
+// required, if there is no home.
+func defaultDataDir(uid int, env func(string) string) string {
+	const name = "lease-service"
+	if uid == 0 {
+		return "/var/lib/" + name
+	}
+	if state := env("XDG_STATE_HOME"); filepath.IsAbs(state) {
+		return filepath.Join(state, name)
+	}
+	if home := env("HOME"); home != "" {
+		return filepath.Join(home, ".local", "state", name)
+	}
+	return ""
 }
 
 func defaultName() string {

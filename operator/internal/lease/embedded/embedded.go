@@ -4,17 +4,28 @@ package embedded
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io/fs"
 	"net/url"
+	"os"
+	"path/filepath"
 	"time"
 
+	"go.etcd.io/bbolt"
+	bolterrors "go.etcd.io/bbolt/errors"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.etcd.io/etcd/server/v3/embed"
 	"go.etcd.io/etcd/server/v3/etcdserver/api/v3client"
+	"go.uber.org/zap"
 )
 
-// startTimeout bounds how long a server may take until it is ready.
-const startTimeout = 30 * time.Second
+const (
+	// startTimeout bounds how long a server may take until it is ready.
+	startTimeout = 30 * time.Second
+	// lockTimeout is how long a process that stops may still have the data.
+	lockTimeout = 2 * time.Second
+)
 
 // Options configure a server.
 type Options struct {
@@ -23,7 +34,7 @@ type Options struct {
 	// ListenClient is a URL to serve etcd clients on, of scheme http on a loopback address, or unix. Empty:
 	// it serves none but Client.
 	ListenClient string
-	// LogLevel is etcd's own. Empty: error.
+	// LogLevel is etcd's own. Empty: nothing until the server is ready, for what goes wrong before is the error of Start; then error.
 	LogLevel string
 	// TickMillis is the heartbeat interval; elections take ten of them. 0: etcd's default of 100.
 	TickMillis uint
@@ -41,10 +52,11 @@ func Start(ctx context.Context, opts Options) (*Server, error) {
 	cfg := embed.NewConfig()
 	cfg.Name = "lease-service"
 	cfg.Dir = opts.Dir
-	cfg.LogLevel = "error"
-	if opts.LogLevel != "" {
-		cfg.LogLevel = opts.LogLevel
+	logger, level, err := newLogger(opts.LogLevel)
+	if err != nil {
+		return nil, err
 	}
+	cfg.ZapLoggerBuilder = embed.NewZapLoggerBuilder(logger)
 	// Nobody resumes a watch from much more than an hour ago, and then a snapshot does.
 	cfg.AutoCompactionMode, cfg.AutoCompactionRetention = "periodic", "1h"
 	cfg.InitialCluster = cfg.InitialClusterFromName(cfg.Name)
@@ -60,6 +72,9 @@ func Start(ctx context.Context, opts Options) (*Server, error) {
 		}
 		cfg.ListenClientUrls, cfg.AdvertiseClientUrls = []url.URL{*u}, []url.URL{*u}
 	}
+	if err := usable(opts.Dir); err != nil {
+		return nil, err
+	}
 	etcd, err := embed.StartEtcd(cfg)
 	if err != nil {
 		return nil, fmt.Errorf("start the embedded etcd in %q: %w", opts.Dir, err)
@@ -68,6 +83,9 @@ func Start(ctx context.Context, opts Options) (*Server, error) {
 	defer cancel()
 	select {
 	case <-etcd.Server.ReadyNotify():
+		if opts.LogLevel == "" {
+			level.SetLevel(zap.ErrorLevel)
+		}
 		return &Server{etcd: etcd}, nil
 	case err := <-etcd.Err():
 		etcd.Close()
@@ -76,6 +94,55 @@ func Start(ctx context.Context, opts Options) (*Server, error) {
 		etcd.Close()
 		return nil, fmt.Errorf("the embedded etcd in %q is not ready: %w", opts.Dir, ctx.Err())
 	}
+}
+
+// newLogger makes etcd's logger. Without a level it is silent: the caller sets one later.
+func newLogger(level string) (*zap.Logger, zap.AtomicLevel, error) {
+	config := zap.NewProductionConfig()
+	config.DisableStacktrace = true
+	config.Level = zap.NewAtomicLevelAt(zap.FatalLevel)
+	if level != "" {
+		var err error
+		if config.Level, err = zap.ParseAtomicLevel(level); err != nil {
+			return nil, config.Level, fmt.Errorf("etcd's log level: %w", err)
+		}
+	}
+	logger, err := config.Build()
+	if err != nil {
+		return nil, config.Level, fmt.Errorf("etcd's log: %w", err)
+	}
+	return logger, config.Level, nil
+}
+
+// usable says in a sentence what etcd would say in many lines, or in the case of another process that has the folder, not at all:
+// it would wait.
+func usable(dir string) error {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return fmt.Errorf("make the folder of the embedded etcd: %w", err)
+	}
+	probe, err := os.CreateTemp(dir, ".writable-*")
+	if err != nil {
+		return fmt.Errorf("write to the folder of the embedded etcd: %w", err)
+	}
+	_ = probe.Close() // it is empty
+	if err := os.Remove(probe.Name()); err != nil {
+		return fmt.Errorf("write to the folder of the embedded etcd: %w", err)
+	}
+	file := filepath.Join(dir, "member", "snap", "db")
+	if _, err := os.Stat(file); errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	db, err := bbolt.Open(file, 0o600, &bbolt.Options{ReadOnly: true, Timeout: lockTimeout})
+	if errors.Is(err, bolterrors.ErrTimeout) {
+		return fmt.Errorf("%q is in use by another process", dir)
+	}
+	if err != nil {
+		return fmt.Errorf("open %q: %w", file, err)
+	}
+	if err := db.Close(); err != nil {
+		return fmt.Errorf("close %q: %w", file, err)
+	}
+	return nil
 }
 
 // Client returns a client that calls the server without a socket. Close it before the server.

@@ -178,8 +178,12 @@ func Run(ctx context.Context, opts Options) error {
 		}
 	}
 	srv := server.New(serverOptions)
-	log.Info("serving", "address", listener.Addr().String(), "advertise", opts.Advertise, "version", opts.Version,
-		"embeddedEtcd", len(opts.EtcdEndpoints) == 0)
+	serving := log.With("address", listener.Addr().String(), "advertise", opts.Advertise, "version", opts.Version)
+	if len(opts.EtcdEndpoints) == 0 {
+		serving.Info("serving", "embeddedEtcd", true, "dataDir", opts.DataDir)
+	} else {
+		serving.Info("serving", "embeddedEtcd", false, "etcdEndpoints", opts.EtcdEndpoints)
+	}
 	p := &process{opts: opts, log: log, engine: eng, server: srv, registry: registry}
 	return p.run(ctx, listener, opened.failed)
 }
