@@ -100,7 +100,7 @@ func (a *app) withToken(use, short string, do func(context.Context, *clients, st
 
 func (a *app) get() *cobra.Command {
 	return &cobra.Command{
-		Use: "get NAME", Aliases: []string{"who"}, Short: "Show who holds a lease and who waits for it", Args: args(cobra.ExactArgs(1)),
+		Use: "get NAME", Short: "Show who holds a lease and who waits for it", Args: args(cobra.ExactArgs(1)),
 		RunE: func(cmd *cobra.Command, names []string) error {
 			return a.call(cmd.Context(), func(ctx context.Context, c *clients) error {
 				got, err := c.lease.Get(ctx, &leasev1.GetRequest{Name: names[0], IncludeQueue: true})

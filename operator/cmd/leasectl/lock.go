@@ -47,12 +47,7 @@ func (a *app) lock() *cobra.Command {
 				if err != nil {
 					return err
 				}
-				err = a.guard(ctx, held, given[1:])
-				release, cancel := context.WithTimeout(context.WithoutCancel(ctx), a.timeout)
-				defer cancel()
-				if releaseErr := held.Release(release); releaseErr != nil {
-					fmt.Fprintln(a.err, "leasectl: the lease was not released and will expire:", readable(releaseErr))
-				}
+				_, err = a.guard(ctx, held, given[1:])
 				return err
 			})
 		},
@@ -75,25 +70,35 @@ func (w *wanted) take(ctx context.Context, c *lease.Client, name string, options
 	return c.Acquire(ctx, name, options...)
 }
 
-// guard runs a command for as long as a lease is held.
-func (a *app) guard(ctx context.Context, held *lease.Lease, command []string) error {
+// guard runs a command for as long as a lease is held, and releases it. It says whether the command was stopped for the sake of
+// the lease.
+func (a *app) guard(ctx context.Context, held *lease.Lease, command []string) (stopped bool, err error) {
+	defer func() {
+		release, cancel := context.WithTimeout(context.WithoutCancel(ctx), a.timeout)
+		defer cancel()
+		if releaseErr := held.Release(release); releaseErr != nil {
+			fmt.Fprintln(a.err, "leasectl: the lease was not released and will expire:", readable(releaseErr))
+		}
+	}()
 	child := newChild(ctx, command, a.in)
 	child.Stdout, child.Stderr = a.out, a.err
 	child.Env = append(os.Environ(), tokenVariable+"="+strconv.FormatInt(held.Token(), 10), "HOLDFAST_LEASE="+held.Name())
 	ended, err := child.run()
 	if err != nil {
-		return fmt.Errorf("run the command: %w", err)
+		return false, fmt.Errorf("run the command: %w", err)
 	}
 	stop := func(why string) {
+		stopped = ctx.Err() == nil
 		fmt.Fprintf(a.err, "leasectl: %s: stopping the command\n", why)
 		child.signal(syscall.SIGTERM)
 	}
 	err = a.wait(ctx, held, ended, stop, func() {
+		stopped = true
 		fmt.Fprintf(a.err, "leasectl: %v: killing the command\n", held.Err())
 		child.signal(syscall.SIGKILL)
 	})
 	child.sweep()
-	return childResult(err)
+	return stopped, childResult(err)
 }
 
 // wait waits for the command's end, asks it to stop once when that is due, and kills it when the lease is lost.

@@ -27,6 +27,7 @@ type app struct {
 	timeout  time.Duration
 	tls      leasetls.Files
 	secure   bool
+	token    string
 }
 
 func newRoot(in io.Reader, out, errOut io.Writer) *cobra.Command {
@@ -35,7 +36,7 @@ func newRoot(in io.Reader, out, errOut io.Writer) *cobra.Command {
 		Use:   "leasectl",
 		Short: "Work with leases",
 		Long: "Work with leases of a Holdfast lease service.\n\n" +
-			"Exit codes: 0 done, 1 failed, 2 wrong usage, 3 the lease is held by somebody else; lock exits with the code of its command.",
+			"Exit codes: 0 done, 1 failed, 2 wrong usage, 3 the lease is held by somebody else; lock and elect exit with the code of their command.",
 		SilenceUsage:  true,
 		SilenceErrors: true,
 		PersistentPreRunE: func(*cobra.Command, []string) error {
@@ -57,11 +58,13 @@ func newRoot(in io.Reader, out, errOut io.Writer) *cobra.Command {
 	flags.StringVar(&a.tls.CA, "ca", os.Getenv("LEASECTL_CA"), "authorities (PEM) of the server's certificate (default $LEASECTL_CA, else the system's)")
 	flags.StringVar(&a.tls.Cert, "cert", os.Getenv("LEASECTL_CERT"), "client certificate (PEM, default $LEASECTL_CERT)")
 	flags.StringVar(&a.tls.Key, "key", os.Getenv("LEASECTL_KEY"), "key (PEM) of --cert (default $LEASECTL_KEY)")
+	flags.StringVar(&a.token, "token-file", os.Getenv("LEASECTL_TOKEN_FILE"), "send the bearer token in this file; needs TLS (default $LEASECTL_TOKEN_FILE)")
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return &usageError{err} })
 	root.SetIn(in)
 	root.SetOut(out)
 	root.SetErr(errOut)
-	root.AddCommand(a.acquire(), a.keepAlive(), a.release(), a.get(), a.list(), a.watch(), a.lock(), a.revoke(), a.status())
+	root.AddCommand(a.acquire(), a.keepAlive(), a.release(), a.get(), a.list(), a.watch(), a.lock(), a.revoke(), a.status(),
+		a.elect(), a.who(), a.observe(), a.transfer())
 	return root
 }
 
@@ -91,7 +94,11 @@ func (a *app) connect() (*clients, error) {
 		}
 		creds = leasetls.ClientCredentials(a.tls)
 	}
-	conn, err := grpc.NewClient(a.server, append(lease.DialOptions(), grpc.WithTransportCredentials(creds))...)
+	options := append(lease.DialOptions(), grpc.WithTransportCredentials(creds))
+	if a.token != "" {
+		options = append(options, grpc.WithPerRPCCredentials(leasetls.TokenFile(a.token)))
+	}
+	conn, err := grpc.NewClient(a.server, options...)
 	if err != nil {
 		return nil, &usageError{fmt.Errorf("--server is %q: %w", a.server, err)}
 	}
