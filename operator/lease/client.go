@@ -10,7 +10,8 @@
 // While a Lease is not Done, the service has granted the name to nobody who would conflict, and will not before the
 // lease's deadline passes. The client counts the TTL from the moment it sent its last successful call, on a
 // clock that never steps, and leaves a tenth of it for clocks that run at different rates. It learns of a loss by itself,
-// without the service: when the deadline passes with no renewal, Done is closed and the Context cancelled.
+// without the service: when the deadline passes with no renewal, Done is closed and the Context cancelled. Only when somebody else
+// ends it by force (a revocation, or a transfer of its leadership) it hears of that at its next renewal, within a third of the TTL.
 //
 // A lease survives the death and the restart of any replica of the service, with the same token.
 //
