@@ -10,6 +10,10 @@ import (
 // LeaseServices are derived.
 const SeedSecret = "holdfast-certificate-seed"
 
+// EtcdAdminAccess is the name of the Secret in the operator's namespace with access to etcd as its administrator. Somebody
+// makes it who wants the operator to keep a user of etcd for each LeaseService.
+const EtcdAdminAccess = "holdfast-etcd-admin"
+
 // TenantRules are the rules of the Role that the operator needs in every namespace it watches. A test runs the
 // controllers under exactly these, so a verb that is missing fails there and one that is added is seen in review.
 //
@@ -41,10 +45,10 @@ func TenantRules() []rbacv1.PolicyRule {
 
 // OperatorRules are the rules of the Role that the operator needs in its own namespace: the Lease by which its
 // replicas elect one of them, the events that they write about the election, and the seed of the certificate authorities:
-// that one Secret is read, and made if there is none. The API server cannot tie "create" to a name.
+// that Secret is read, and made if there is none. That of etcd's administrator is read. The API server cannot tie "create" to a name.
 func OperatorRules() []rbacv1.PolicyRule {
 	return []rbacv1.PolicyRule{
-		{APIGroups: []string{""}, Resources: []string{"secrets"}, ResourceNames: []string{SeedSecret}, Verbs: []string{"get"}},
+		{APIGroups: []string{""}, Resources: []string{"secrets"}, ResourceNames: []string{SeedSecret, EtcdAdminAccess}, Verbs: []string{"get"}},
 		{APIGroups: []string{""}, Resources: []string{"secrets"}, Verbs: []string{"create"}},
 		{APIGroups: []string{"coordination.k8s.io"}, Resources: []string{"leases"}, Verbs: []string{"get", "create", "update"}},
 		{APIGroups: []string{"events.k8s.io"}, Resources: []string{"events"}, Verbs: []string{"create", "patch"}},

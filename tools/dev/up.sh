@@ -57,7 +57,8 @@ Holdfast is up, after $((SECONDS - started)) s. To go on:
   export KUBECONFIG=$KUBECONFIG PATH=${kube_bin:+$kube_bin:}$bin:\$PATH
   kubectl get leaseservices -A -w
   kubectl -n team-a port-forward service/team-a 7400 &
-  leasectl --server 127.0.0.1:7400 lock my-job -- sleep 30
+  for f in ca.crt tls.crt tls.key; do kubectl -n team-a get secret team-a-client-tls -o "jsonpath={.data.\${f/./\\\\.}}" | base64 -d >\$f; done
+  leasectl --server 127.0.0.1:7400 --ca ca.crt --cert tls.crt --key tls.key lock my-job -- sleep 30
   make status      # cluster, stack and tenants at any time
   make down        # removes all of it
 TXT

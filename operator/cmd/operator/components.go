@@ -27,14 +27,19 @@ func components(c config.OperatorConfig) []component.Component {
 }
 
 func leaseServiceOptions(c config.OperatorConfig) leaseservice.Options {
-	return leaseservice.Options{
+	out := leaseservice.Options{
 		Settings: desired.Settings{
 			DefaultImage: c.LeaseService.Image, OperatorNamespace: c.LeaderElection.Namespace, IssueCertificates: c.LeaseService.TLS.Enabled,
 		},
 		Seed:                types.NamespacedName{Namespace: c.LeaderElection.Namespace, Name: crds.SeedSecret},
 		CertificateLifetime: c.LeaseService.TLS.CertificateLifetime.Duration,
+		Namespaces:          c.WatchedNamespaces(),
 		MaxConcurrent:       c.LeaseService.MaxConcurrentReconciles,
 	}
+	if c.LeaseService.ProvisionEtcd {
+		out.EtcdAdmin = types.NamespacedName{Namespace: c.LeaderElection.Namespace, Name: crds.EtcdAdminAccess}
+	}
+	return out
 }
 
 func zooKeeperPool(c config.ZooKeeper) zookeeper.Options {

@@ -13,6 +13,7 @@ import (
 	"crypto/x509/pkix"
 	"encoding/binary"
 	"encoding/pem"
+	"errors"
 	"fmt"
 	"math/big"
 	"sync"
@@ -55,7 +56,7 @@ type present struct {
 // signs. What was issued from the others is still trusted. The error names a seed that has not SeedSize bytes.
 func NewAuthority(owner string, seeds ...[]byte) (*Authority, error) {
 	if len(seeds) == 0 {
-		return nil, fmt.Errorf("an authority needs a seed")
+		return nil, errors.New("an authority needs a seed")
 	}
 	for i, seed := range seeds {
 		if len(seed) != SeedSize {
@@ -168,5 +169,5 @@ func (a *Authority) derive(seed []byte, period int64) (*ecdsa.PrivateKey, error)
 			return key, nil
 		}
 	}
-	return nil, fmt.Errorf("derive the authority's key: no candidate is a key")
+	return nil, errors.New("derive the authority's key: no candidate is a key")
 }

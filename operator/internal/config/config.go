@@ -86,6 +86,9 @@ type LeaseService struct {
 	MaxConcurrentReconciles int `json:"maxConcurrentReconciles"`
 	// TLS of LeaseServices.
 	TLS LeaseServiceTLS `json:"tls"`
+	// ProvisionEtcd: a LeaseService in the etcd of the Secret holdfast-etcd-admin, in the operator's namespace, has a user
+	// there of its own. It needs TLS.Enabled, since passwords have the same origin as certificates. Default false.
+	ProvisionEtcd bool `json:"provisionEtcd"`
 }
 
 // LeaseServiceTLS says whether and how the operator issues certificates.

@@ -91,6 +91,7 @@ func TestRefusals(t *testing.T) {
 		{"a port out of range", "namespaces: []\nhealth: {bindAddress: ':70000'}\n", []string{`health.bindAddress: Invalid value: ":70000"`}},
 		{"a level that there is not", "namespaces: []\nlog: {level: verbose}\n", []string{`log.level: Unsupported value: "verbose"`, `"debug"`, `"error"`}},
 		{"certificates for minutes", "namespaces: []\nleaseService: {tls: {certificateLifetime: 5m}}\n", []string{`leaseService.tls.certificateLifetime: Invalid value: "5m0s": must be 1h0m0s to 4320h0m0s`}},
+		{"users without a seed", "namespaces: []\nleaseService: {provisionEtcd: true, tls: {enabled: false}}\n", []string{"leaseService.provisionEtcd: Invalid value: true: needs leaseService.tls.enabled"}},
 		{"too many at once", "namespaces: []\nleaseService: {maxConcurrentReconciles: 0}\n", []string{"leaseService.maxConcurrentReconciles: Invalid value: 0: must be 1 to 64"}},
 		{"a value of another type", "namespaces: []\nleaderElection: {enabled: maybe}\n", []string{"leaderElection.enabled", "bool"}},
 		{"no YAML", "namespaces: [\n", []string{"no YAML"}},

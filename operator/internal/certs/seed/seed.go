@@ -30,13 +30,21 @@ const (
 	between  = time.Second
 )
 
+// Seeds are what is derived from.
+type Seeds struct {
+	// All has the present seed first.
+	All [][]byte
+	// Installation tells this operator's from others. It stays the same when the seed is replaced.
+	Installation string
+}
+
 // errInvalid is a Secret that is not what Load makes.
 var errInvalid = errors.New("not a seed")
 
 // Load returns the seeds of the Secret, and makes it if there is none. Several operators may do so at once: one of them makes
 // it. Requests that fail are made again for half a minute, since permissions may come a little later than the operator.
-func Load(ctx context.Context, reader client.Reader, writer client.Writer, name types.NamespacedName) ([][]byte, error) {
-	var seeds [][]byte
+func Load(ctx context.Context, reader client.Reader, writer client.Writer, name types.NamespacedName) (Seeds, error) {
+	var seeds Seeds
 	var last error
 	err := wait.PollUntilContextTimeout(ctx, between, patience, true, func(ctx context.Context) (bool, error) {
 		seeds, last = load(ctx, reader, writer, name)
@@ -46,24 +54,25 @@ func Load(ctx context.Context, reader client.Reader, writer client.Writer, name 
 		return last == nil, nil
 	})
 	if err != nil {
-		return nil, fmt.Errorf("the seed of the certificate authorities, Secret %s: %w", name, errors.Join(last, ctx.Err()))
+		return Seeds{}, fmt.Errorf("the seed of the certificate authorities, Secret %s: %w", name, errors.Join(last, ctx.Err()))
 	}
 	return seeds, nil
 }
 
-func load(ctx context.Context, reader client.Reader, writer client.Writer, name types.NamespacedName) ([][]byte, error) {
+func load(ctx context.Context, reader client.Reader, writer client.Writer, name types.NamespacedName) (Seeds, error) {
 	secret := &corev1.Secret{}
 	err := reader.Get(ctx, name, secret)
 	if apierrors.IsNotFound(err) {
 		if secret, err = fresh(name); err != nil {
-			return nil, err
+			return Seeds{}, err
 		}
 		err = writer.Create(ctx, secret)
 	}
 	if err != nil {
-		return nil, err // another operator may have been first; the next attempt reads what it made
+		return Seeds{}, err // another operator may have been first; the next attempt reads what it made
 	}
-	return seedsOf(secret.Data)
+	all, err := seedsOf(secret.Data)
+	return Seeds{All: all, Installation: string(secret.UID)}, err
 }
 
 func fresh(name types.NamespacedName) (*corev1.Secret, error) {

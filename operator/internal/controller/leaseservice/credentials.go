@@ -28,6 +28,8 @@ const recheck = time.Hour
 type Issuer struct {
 	// Seeds are what authorities are derived from, the present one first.
 	Seeds [][]byte
+	// Installation tells this operator from others.
+	Installation string
 	// Lifetime of a certificate.
 	Lifetime time.Duration
 }
@@ -58,7 +60,7 @@ func (g *gatherer) certificates(ctx context.Context, reader client.Reader, ls *v
 	}
 	mode, err := desired.TLSMode(ls, g.settings)
 	if err != nil || mode == v1alpha1.TLSDisabled {
-		return found, nil //nolint:nilerr // decide tells of the error; there is nothing to issue
+		return found, nil // decide tells of the error; there is nothing to issue
 	}
 	kept, err := g.securedOf(ls, mode)
 	if err != nil {

@@ -33,11 +33,20 @@ func decide(ls *v1alpha1.LeaseService, observed Observation, settings desired.Se
 		Status: func(obj *v1alpha1.LeaseService) { apply(&obj.Status, status) },
 		Events: eventsOf(&ls.Status, &status),
 	}
-	children, err := desired.Children(ls, settings, observed.Certificates.Certificates)
+	children, err := desired.Children(ls, settings, observed.Certificates.Certificates, observed.Account.login())
 	if err != nil {
 		// Nothing is applied and nothing pruned: pods that run already go on running.
 		plan.Unready = reconcile.Stalled(v1alpha1.ReasonInvalidSpec, "%s", err)
 		return plan
+	}
+	if account := observed.Account; account != nil {
+		if account.invalid != nil {
+			plan.Unready = reconcile.Stalled(v1alpha1.ReasonInvalidSpec, "%s", account.invalid)
+			return plan
+		}
+		if !account.granted {
+			plan.Effect = &reconcile.Effect{What: "make its user of etcd", Run: account.grant}
+		}
 	}
 	for _, child := range children {
 		plan.Children = append(plan.Children, child)

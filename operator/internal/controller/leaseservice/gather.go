@@ -22,6 +22,7 @@ import (
 	v1alpha1 "github.com/holdfast-io/holdfast/operator/api/v1alpha1"
 	"github.com/holdfast-io/holdfast/operator/internal/controller/leaseservice/watch"
 	desired "github.com/holdfast-io/holdfast/operator/internal/desired/leaseservice"
+	"github.com/holdfast-io/holdfast/operator/internal/etcdadmin"
 )
 
 // Observation is what a decision about a LeaseService is made from.
@@ -36,6 +37,8 @@ type Observation struct {
 	MissingSince time.Time
 	// Certificates are those that it should have.
 	Certificates material
+	// Account is its user of etcd, if the operator keeps one.
+	Account *account
 }
 
 // Listener hears the pods. It is *watch.Collector outside of tests.
@@ -49,9 +52,12 @@ type gatherer struct {
 	listener Listener
 	settings desired.Settings
 	issuer   Issuer
+	keeper   *etcdadmin.Keeper // nil: the operator keeps no users of etcd
 	clock    clock.PassiveClock
 
 	mu sync.Mutex
+	// granted has the accounts that were granted since the operator started, by UID.
+	granted map[types.UID]etcdadmin.Account
 	// secured has what is kept of LeaseServices that speak TLS, by UID.
 	secured map[types.UID]*secured
 	// missing has when pods were first seen missing, by UID of the LeaseService. A StatefulSet has no condition for
@@ -63,7 +69,7 @@ type gatherer struct {
 func newGatherer(listener Listener, settings desired.Settings, issuer Issuer, clock clock.PassiveClock) *gatherer {
 	return &gatherer{
 		listener: listener, settings: settings, issuer: issuer, clock: clock,
-		secured: map[types.UID]*secured{}, missing: map[types.UID]time.Time{},
+		granted: map[types.UID]etcdadmin.Account{}, secured: map[types.UID]*secured{}, missing: map[types.UID]time.Time{},
 	}
 }
 
@@ -72,6 +78,9 @@ func (g *gatherer) gather(ctx context.Context, reader client.Reader, ls *v1alpha
 	key := client.ObjectKeyFromObject(ls)
 	var err error
 	if observed.Certificates, err = g.certificates(ctx, reader, ls); err != nil {
+		return observed, err
+	}
+	if observed.Account, err = g.account(ls); err != nil {
 		return observed, err
 	}
 	set := &appsv1.StatefulSet{}
@@ -115,6 +124,7 @@ func (g *gatherer) forget(ls client.Object) {
 	defer g.mu.Unlock()
 	delete(g.missing, ls.GetUID())
 	delete(g.secured, ls.GetUID())
+	delete(g.granted, ls.GetUID())
 }
 
 func (g *gatherer) missingSince(ls *v1alpha1.LeaseService, set *appsv1.StatefulSet, pods int) time.Time {

@@ -3,7 +3,9 @@
 package leaseservice
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"slices"
 	"time"
 
@@ -25,6 +27,7 @@ import (
 	"github.com/holdfast-io/holdfast/operator/internal/component"
 	"github.com/holdfast-io/holdfast/operator/internal/controller/leaseservice/watch"
 	desired "github.com/holdfast-io/holdfast/operator/internal/desired/leaseservice"
+	"github.com/holdfast-io/holdfast/operator/internal/etcdadmin"
 	"github.com/holdfast-io/holdfast/operator/internal/reconcile"
 	"github.com/holdfast-io/holdfast/operator/internal/secrets"
 )
@@ -42,6 +45,12 @@ type Options struct {
 	Seed types.NamespacedName
 	// CertificateLifetime is how long a certificate is good for; it is renewed after two thirds. Zero: 90 days.
 	CertificateLifetime time.Duration
+	// EtcdAdmin is the Secret by which the operator keeps users of etcd, which needs the seed. No name: it keeps none.
+	EtcdAdmin types.NamespacedName
+	// Namespaces are those that the operator watches. In others it does not know which users of etcd are in use.
+	Namespaces []string
+	// CollectEvery is how often users of LeaseServices that are gone are looked for. Zero: a minute.
+	CollectEvery time.Duration
 	// MaxConcurrent is the number of objects that are worked on at once. Zero: 1.
 	MaxConcurrent int
 	// Watch tunes how the pods are listened to. Its log is the operator's.
@@ -57,6 +66,7 @@ func Component(options Options) component.Component {
 	}
 	options.Watch.Log = ctrl.Log.WithName("lease-status")
 	collector := watch.New(options.Watch)
+	var keeper *etcdadmin.Keeper // set by Setup
 	return component.Component{
 		Name:        Name,
 		DependsOn:   []string{secrets.Name},
@@ -68,6 +78,16 @@ func Component(options Options) component.Component {
 				return err
 			}
 			gatherer := newGatherer(collector, options.Settings, issuer, options.Clock)
+			if keeper, err = newKeeper(ctx, mgr.GetAPIReader(), options.EtcdAdmin, issuer); err != nil {
+				return err
+			}
+			gatherer.keeper = keeper
+			if keeper != nil {
+				every := cmp.Or(options.CollectEvery, defaultCollectEvery)
+				if err := mgr.Add(collect(keeper, mgr.GetAPIReader(), options.Namespaces, every)); err != nil {
+					return err
+				}
+			}
 			return reconcile.Setup(ctx, mgr, kind(gatherer, options.Settings), reconcile.Options{
 				MaxConcurrent: options.MaxConcurrent,
 				Clock:         options.Clock,
@@ -80,7 +100,13 @@ func Component(options Options) component.Component {
 				},
 			})
 		},
-		Stop: collector.Close,
+		Stop: func(ctx context.Context) error {
+			err := collector.Close(ctx)
+			if keeper != nil {
+				err = errors.Join(err, keeper.Close())
+			}
+			return err
+		},
 	}
 }
 
@@ -101,11 +127,8 @@ func (o Options) issuer(ctx context.Context, mgr ctrl.Manager) (Issuer, error) {
 	if err != nil {
 		return Issuer{}, err
 	}
-	lifetime := o.CertificateLifetime
-	if lifetime == 0 {
-		lifetime = defaultLifetime
-	}
-	return Issuer{Seeds: seeds, Lifetime: lifetime}, nil
+	lifetime := cmp.Or(o.CertificateLifetime, defaultLifetime)
+	return Issuer{Seeds: seeds.All, Installation: seeds.Installation, Lifetime: lifetime}, nil
 }
 
 // usersOfSecret maps a Secret to the LeaseServices whose spec refers to it. Those that it belongs to are told anyway.
@@ -128,8 +151,9 @@ func usersOfSecret(reader client.Reader) handler.MapFunc {
 }
 
 // kind has no finalizer. All that a LeaseService makes is in the API server with a controller reference to it, so
-// garbage collection takes it away; the operator's connections end with the pods; and the keys in etcd are not the
-// operator's to delete, which has no access to any etcd. A finalizer would only add a way for a deletion to hang.
+// garbage collection takes it away; the operator's connections end with the pods; and its user of etcd and its keys, where
+// the operator keeps them, are taken away by collect, which finds out by itself. A finalizer would only add a way for a
+// deletion to hang: etcd may be away, and the operator may not watch the namespace any more.
 func kind(g *gatherer, settings desired.Settings) reconcile.Kind[*v1alpha1.LeaseService, Observation] {
 	return reconcile.Kind[*v1alpha1.LeaseService, Observation]{
 		Name:   "leaseservice",

@@ -93,7 +93,7 @@ func TestChildrenGolden(t *testing.T) {
 		"managed":    known(func(ls *v1alpha1.LeaseService) { ls.Spec.TLS = &v1alpha1.LeaseServiceTLS{Mode: v1alpha1.TLSManaged} }),
 	} {
 		t.Run(name, func(t *testing.T) {
-			children, err := desired.Children(ls, settings, certificates)
+			children, err := desired.Children(ls, settings, certificates, nil)
 			require.NoError(t, err)
 			var docs []string
 			for _, child := range children {
@@ -144,7 +144,7 @@ func TestPullPolicyFollowsTheImage(t *testing.T) {
 		"lease-service@sha256:0123":             corev1.PullIfNotPresent,
 		"lease-service:latest@sha256:0123":      corev1.PullIfNotPresent,
 	} {
-		set, err := desired.StatefulSet(known(func(ls *v1alpha1.LeaseService) { ls.Spec.Image = image }), settings)
+		set, err := desired.StatefulSet(known(func(ls *v1alpha1.LeaseService) { ls.Spec.Image = image }), settings, nil)
 		require.NoError(t, err)
 		require.Equal(t, want, set.Spec.Template.Spec.Containers[0].ImagePullPolicy, image)
 	}
@@ -165,7 +165,7 @@ func TestUnwantedChildren(t *testing.T) {
 		{"one replica needs no budget", single, 5},
 		{"no policy wanted", open, 5},
 	} {
-		children, err := desired.Children(test.ls, settings, certificates)
+		children, err := desired.Children(test.ls, settings, certificates, nil)
 		require.NoError(t, err)
 		require.Len(t, children, test.want, test.name)
 		for _, child := range children {
@@ -176,7 +176,7 @@ func TestUnwantedChildren(t *testing.T) {
 
 // A spec that was made in Go and never met the schema has zeros where the schema has defaults.
 func TestZeroSpecTakesTheDefaults(t *testing.T) {
-	set, err := desired.StatefulSet(&v1alpha1.LeaseService{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "a"}}, settings)
+	set, err := desired.StatefulSet(&v1alpha1.LeaseService{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "a"}}, settings, nil)
 	require.NoError(t, err)
 	require.EqualValues(t, 1, *set.Spec.Replicas)
 	require.Contains(t, set.Spec.Template.Spec.Containers[0].Args, "--lease-ttl=60s")
@@ -185,7 +185,7 @@ func TestZeroSpecTakesTheDefaults(t *testing.T) {
 }
 
 func TestPodsOutliveTheirDrain(t *testing.T) {
-	set, err := desired.StatefulSet(known(), settings)
+	set, err := desired.StatefulSet(known(), settings, nil)
 	require.NoError(t, err)
 	require.Contains(t, set.Spec.Template.Spec.Containers[0].Args, "--drain-timeout=20s")
 	require.Greater(t, *set.Spec.Template.Spec.TerminationGracePeriodSeconds, int64(20))
@@ -194,7 +194,7 @@ func TestPodsOutliveTheirDrain(t *testing.T) {
 // Every pod label that selects must be on the pod, and the owner of a pod is read from the same labels.
 func TestSelectorsMatchThePods(t *testing.T) {
 	ls := known()
-	set, err := desired.StatefulSet(ls, settings)
+	set, err := desired.StatefulSet(ls, settings, nil)
 	require.NoError(t, err)
 	selector, err := metav1.LabelSelectorAsSelector(set.Spec.Selector)
 	require.NoError(t, err)
@@ -260,7 +260,7 @@ func TestTLSMode(t *testing.T) {
 // Only the two Secrets of the operator are made; neither leaves a key anywhere but in its own.
 func TestCertificatesAreInTheirSecretsAlone(t *testing.T) {
 	for mode, want := range map[v1alpha1.TLSMode]int{v1alpha1.TLSManaged: 2, v1alpha1.TLSDisabled: 0} {
-		children, err := desired.Children(known(func(ls *v1alpha1.LeaseService) { ls.Spec.TLS.Mode = mode }), settings, certificates)
+		children, err := desired.Children(known(func(ls *v1alpha1.LeaseService) { ls.Spec.TLS.Mode = mode }), settings, certificates, nil)
 		require.NoError(t, err)
 		secrets := 0
 		for _, child := range children {

@@ -38,7 +38,7 @@ const (
 // Volumes are retained when the StatefulSet is deleted. The embedded etcd holds the fencing tokens, which must
 // never fall for a name that was locked before: a resource that remembers the larger token of a holder before the
 // deletion would refuse every holder after it.
-func StatefulSet(ls *v1alpha1.LeaseService, settings Settings) (*appsv1.StatefulSet, error) {
+func StatefulSet(ls *v1alpha1.LeaseService, settings Settings, login *Login) (*appsv1.StatefulSet, error) {
 	image, err := Image(ls, settings)
 	if err != nil {
 		return nil, err
@@ -47,7 +47,7 @@ func StatefulSet(ls *v1alpha1.LeaseService, settings Settings) (*appsv1.Stateful
 	if err != nil {
 		return nil, err
 	}
-	mounts := secretMounts(ls, mode)
+	mounts := secretMounts(ls, mode, login)
 	labels := Labels(ls)
 	if mode != v1alpha1.TLSDisabled {
 		labels[labelTLS] = tlsOn
@@ -179,7 +179,7 @@ func Prefix(ls *v1alpha1.LeaseService) string {
 	if ls.Spec.Etcd != nil && ls.Spec.Etcd.Prefix != "" {
 		return ls.Spec.Etcd.Prefix
 	}
-	return fmt.Sprintf("/holdfast/%s/%s/", ls.Namespace, ls.Name)
+	return OwnPrefix(ls)
 }
 
 // pullPolicy says out loud what the API server would choose for a new object. Left to its default, the choice made

@@ -36,6 +36,35 @@ type Certificates struct {
 	Server, Client certs.Keys
 }
 
+// Login is how the pods log in to etcd, when the operator keeps a user there for them.
+type Login struct {
+	Username, Password string
+	// CA is the authorities of etcd's servers. Empty: those that the spec names, or of the image.
+	CA []byte
+}
+
+// LoginSecretName is the name of the Secret with the Login.
+func LoginSecretName(ls *v1alpha1.LeaseService) string { return ls.Name + "-etcd-auth" }
+
+func loginSecret(ls *v1alpha1.LeaseService, login *Login) *corev1.Secret {
+	data := map[string][]byte{corev1.BasicAuthUsernameKey: []byte(login.Username), corev1.BasicAuthPasswordKey: []byte(login.Password)}
+	if len(login.CA) > 0 {
+		data[KeyCA] = login.CA
+	}
+	return &corev1.Secret{
+		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "Secret"},
+		ObjectMeta: meta(ls, LoginSecretName(ls)),
+		Type:       corev1.SecretTypeBasicAuth,
+		Data:       data,
+	}
+}
+
+// OwnPrefix is where everything of a LeaseService is that the operator keeps a user of etcd for. What it may be asked for
+// is below it: that user is for nobody else's keys, and its keys go with it.
+func OwnPrefix(ls *v1alpha1.LeaseService) string {
+	return fmt.Sprintf("/holdfast/%s/%s/", ls.Namespace, ls.Name)
+}
+
 // TLSMode returns the mode in effect, or ErrNoIssuer.
 func TLSMode(ls *v1alpha1.LeaseService, settings Settings) (v1alpha1.TLSMode, error) {
 	mode := v1alpha1.TLSDisabled
@@ -145,7 +174,7 @@ func (m secretMount) volume() corev1.Volume {
 	}}
 }
 
-func secretMounts(ls *v1alpha1.LeaseService, mode v1alpha1.TLSMode) []secretMount {
+func secretMounts(ls *v1alpha1.LeaseService, mode v1alpha1.TLSMode, login *Login) []secretMount {
 	var mounts []secretMount
 	add := func(name, secret string, flags ...string) {
 		mount := secretMount{name: name, secret: secret}
@@ -167,6 +196,13 @@ func secretMounts(ls *v1alpha1.LeaseService, mode v1alpha1.TLSMode) []secretMoun
 	}
 	if etcd != nil && etcd.AuthSecretRef != nil {
 		add("etcd-auth", etcd.AuthSecretRef.Name, "--etcd-user-file", corev1.BasicAuthUsernameKey, "--etcd-password-file", corev1.BasicAuthPasswordKey)
+	}
+	if login != nil {
+		flags := []string{"--etcd-user-file", corev1.BasicAuthUsernameKey, "--etcd-password-file", corev1.BasicAuthPasswordKey}
+		if len(login.CA) > 0 && (etcd == nil || etcd.TLSSecretRef == nil) {
+			flags = append(flags, "--etcd-ca", KeyCA)
+		}
+		add("etcd-auth", LoginSecretName(ls), flags...)
 	}
 	return mounts
 }

@@ -74,7 +74,8 @@ type stage struct {
 	writes  *requests
 	stop    func()
 
-	lifetime time.Duration // of certificates
+	lifetime    time.Duration // of certificates
+	administers bool          // the operator keeps users of etcd
 }
 
 func newStage(t *testing.T, changes ...func(*stage)) *stage {
@@ -118,12 +119,17 @@ func (s *stage) startOperator() {
 		s.writes.next = next
 		return s.writes
 	})
-	part := leaseservice.Component(leaseservice.Options{
+	options := leaseservice.Options{
 		Settings:            desired.Settings{DefaultImage: "lease-service:v1", OperatorNamespace: "holdfast-system", IssueCertificates: true},
 		Seed:                types.NamespacedName{Namespace: s.own, Name: crds.SeedSecret},
 		CertificateLifetime: s.lifetime,
 		Watch:               statuswatch.Options{Dial: s.kubelet.dial},
-	})
+		Namespaces:          []string{s.ns}, CollectEvery: 200 * time.Millisecond,
+	}
+	if s.administers {
+		options.EtcdAdmin = types.NamespacedName{Namespace: s.own, Name: crds.EtcdAdminAccess}
+	}
+	part := leaseservice.Component(options)
 	byObject := map[client.Object]cache.ByObject{&corev1.Secret{}: secrets.ByObject()}
 	maps.Copy(byObject, part.Cache)
 	mgr, err := ctrl.NewManager(restConfig, ctrl.Options{

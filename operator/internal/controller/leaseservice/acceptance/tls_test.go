@@ -154,7 +154,7 @@ func TestOneSeedForAll(t *testing.T) {
 	c := newClient(t)
 	name := types.NamespacedName{Namespace: newNamespace(t, c), Name: crds.SeedSecret}
 	var group errgroup.Group
-	found := make([][][]byte, 8)
+	found := make([]seed.Seeds, 8)
 	for i := range found {
 		group.Go(func() (err error) {
 			found[i], err = seed.Load(testkit.Context(t), c, c, name)
@@ -164,7 +164,7 @@ func TestOneSeedForAll(t *testing.T) {
 	require.NoError(t, group.Wait())
 	for _, seeds := range found {
 		require.Equal(t, found[0], seeds)
-		require.Len(t, seeds, 1)
+		require.Len(t, seeds.All, 1)
 	}
 
 	secret := &corev1.Secret{}
@@ -177,5 +177,5 @@ func TestOneSeedForAll(t *testing.T) {
 	require.NoError(t, c.Update(testkit.Context(t), secret))
 	seeds, err := seed.Load(testkit.Context(t), c, c, name)
 	require.NoError(t, err)
-	require.Equal(t, [][]byte{secret.Data[seed.Key], found[0][0]}, seeds)
+	require.Equal(t, seed.Seeds{All: [][]byte{secret.Data[seed.Key], found[0].All[0]}, Installation: string(secret.UID)}, seeds)
 }

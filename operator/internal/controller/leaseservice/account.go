@@ -1,0 +1,138 @@
+package leaseservice
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+
+	v1alpha1 "github.com/holdfast-io/holdfast/operator/api/v1alpha1"
+	desired "github.com/holdfast-io/holdfast/operator/internal/desired/leaseservice"
+	"github.com/holdfast-io/holdfast/operator/internal/etcdadmin"
+)
+
+const (
+	// defaultCollectEvery is how often accounts of LeaseServices that are gone are looked for.
+	defaultCollectEvery = time.Minute
+	// collectTimeout bounds one look.
+	collectTimeout = 30 * time.Second
+)
+
+// account is the user of etcd that a LeaseService has from the operator.
+type account struct {
+	want    *desired.Login
+	invalid error // what the spec asks for is not to be had
+	granted bool
+	grant   func(context.Context) error
+}
+
+func (a *account) login() *desired.Login {
+	if a == nil {
+		return nil
+	}
+	return a.want
+}
+
+// account says which user of etcd a LeaseService is to have. It is nil for one that is in another etcd, or brings its own.
+func (g *gatherer) account(ls *v1alpha1.LeaseService) (*account, error) {
+	own := ls.Spec.Etcd != nil && ls.Spec.Etcd.AuthSecretRef != nil
+	if g.keeper == nil || own || !g.keeper.Serves(ls.Spec.EtcdEndpoints) {
+		return nil, nil
+	}
+	prefix := desired.Prefix(ls)
+	if !strings.HasPrefix(prefix, desired.OwnPrefix(ls)) {
+		return &account{invalid: fmt.Errorf("spec.etcd.prefix is %s; the operator keeps the users of this etcd, and gives out %s and what is below it", prefix, desired.OwnPrefix(ls))}, nil
+	}
+	owner := etcdadmin.Owner{Namespace: ls.Namespace, Name: ls.Name, UID: string(ls.UID)}
+	want, err := g.keeper.Account(owner, prefix)
+	if err != nil {
+		return nil, err
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return &account{
+		want:    &desired.Login{Username: want.Name, Password: want.Password, CA: g.keeper.CA()},
+		granted: g.granted[ls.UID] == want,
+		grant: func(ctx context.Context) error {
+			if err := g.keeper.Grant(ctx, owner, want); err != nil {
+				return err
+			}
+			g.mu.Lock()
+			defer g.mu.Unlock()
+			g.granted[ls.UID] = want
+			return nil
+		},
+	}, nil
+}
+
+// newKeeper reads how to administer etcd. Nil: the options name no Secret.
+func newKeeper(ctx context.Context, reader client.Reader, name types.NamespacedName, issuer Issuer) (*etcdadmin.Keeper, error) {
+	if name.Name == "" {
+		return nil, nil
+	}
+	if len(issuer.Seeds) == 0 {
+		return nil, errors.New("users of etcd need the seed of the certificates: their passwords are derived from it")
+	}
+	secret := &corev1.Secret{}
+	if err := reader.Get(ctx, name, secret); err != nil {
+		return nil, fmt.Errorf("the access to etcd as its administrator: %w", err)
+	}
+	config, err := etcdadmin.ParseConfig(secret.Data)
+	if err != nil {
+		return nil, fmt.Errorf("the access to etcd as its administrator, Secret %s: %w", name, err)
+	}
+	config.Seed, config.Installation = issuer.Seeds[0], issuer.Installation
+	keeper, err := etcdadmin.NewKeeper(config)
+	if err != nil {
+		return nil, fmt.Errorf("the access to etcd as its administrator, Secret %s: %w", name, err)
+	}
+	return keeper, nil
+}
+
+// collect takes away the accounts of LeaseServices that are gone, now and then, on the operator that leads. It asks the API
+// server and not a cache: what a cache does not show yet is not gone.
+func collect(keeper *etcdadmin.Keeper, reader client.Reader, namespaces []string, every time.Duration) manager.RunnableFunc {
+	live := func(ctx context.Context, namespace string) ([]etcdadmin.Owner, bool, error) {
+		if !slices.Contains(namespaces, namespace) {
+			return nil, false, nil
+		}
+		list := &v1alpha1.LeaseServiceList{}
+		if err := reader.List(ctx, list, client.InNamespace(namespace)); err != nil {
+			return nil, false, fmt.Errorf("list the LeaseServices of namespace %s: %w", namespace, err)
+		}
+		var owners []etcdadmin.Owner
+		for i := range list.Items {
+			owners = append(owners, etcdadmin.Owner{Namespace: namespace, Name: list.Items[i].Name, UID: string(list.Items[i].UID)})
+		}
+		return owners, true, nil
+	}
+	return func(ctx context.Context) error {
+		log := ctrl.Log.WithName("etcd-accounts")
+		ticker := time.NewTicker(every)
+		defer ticker.Stop()
+		for {
+			look, cancel := context.WithTimeout(ctx, collectTimeout)
+			gone, err := keeper.Collect(look, live)
+			cancel()
+			for _, owner := range gone {
+				log.Info("took the user and the keys of a LeaseService that is gone out of etcd", "namespace", owner.Namespace, "name", owner.Name, "uid", owner.UID)
+			}
+			if err != nil && ctx.Err() == nil {
+				log.Error(err, "accounts of etcd cannot be looked through; it is tried again", "after", every)
+			}
+			select {
+			case <-ctx.Done():
+				return nil
+			case <-ticker.C:
+			}
+		}
+	}
+}
