@@ -64,8 +64,8 @@ func (c *Cluster) keep() []string {
 
 // resolvedDir is the folder of the file that a path leads to through links.
 func resolvedDir(file string) string {
-	if real, err := filepath.EvalSymlinks(file); err == nil {
-		file = real
+	if target, err := filepath.EvalSymlinks(file); err == nil {
+		file = target
 	}
 	return filepath.Dir(file)
 }

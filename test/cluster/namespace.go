@@ -61,8 +61,11 @@ func inMachine(init Process, f func() error) (err error) {
 		file string
 		flag int
 	}{
-		{"net", unix.CLONE_NEWNET}, {"ipc", unix.CLONE_NEWIPC}, {"uts", unix.CLONE_NEWUTS},
-		{"pid", unix.CLONE_NEWPID}, {"mnt", unix.CLONE_NEWNS},
+		{"net", unix.CLONE_NEWNET},
+		{"ipc", unix.CLONE_NEWIPC},
+		{"uts", unix.CLONE_NEWUTS},
+		{"pid", unix.CLONE_NEWPID},
+		{"mnt", unix.CLONE_NEWNS},
 	}
 	onThread(func() (clean bool) {
 		fds := make([]int, 0, len(kinds))

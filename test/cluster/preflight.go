@@ -15,8 +15,14 @@ import (
 type requirement struct{ program, debian string }
 
 var requirements = []requirement{
-	{"ip", "iproute2"}, {"iptables", "iptables"}, {"conntrack", "conntrack"}, {"mount", "mount"},
-	{"nsenter", "util-linux"}, {"containerd", "containerd"}, {"ctr", "containerd"}, {"runc", "runc"},
+	{"ip", "iproute2"},
+	{"iptables", "iptables"},
+	{"conntrack", "conntrack"},
+	{"mount", "mount"},
+	{"nsenter", "util-linux"},
+	{"containerd", "containerd"},
+	{"ctr", "containerd"},
+	{"runc", "runc"},
 }
 
 // binaries are the programs that the bin folder must have.

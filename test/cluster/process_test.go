@@ -24,18 +24,18 @@ func TestReusedPidIsNotKilled(t *testing.T) {
 	cmd := exec.Command("sleep", "60")
 	require.NoError(t, cmd.Start())
 	t.Cleanup(func() { _, _ = cmd.Process.Kill(), cmd.Wait() })
-	real, err := identify(cmd.Process.Pid)
+	started, err := identify(cmd.Process.Pid)
 	require.NoError(t, err)
-	require.True(t, real.Alive())
+	require.True(t, started.Alive())
 
-	other := Process{PID: real.PID, Start: real.Start - 1}
+	other := Process{PID: started.PID, Start: started.Start - 1}
 	assert.False(t, other.Alive())
 	require.NoError(t, other.kill(t.Context()))
-	assert.True(t, real.Alive(), "the process that has the pid now")
+	assert.True(t, started.Alive(), "the process that has the pid now")
 
-	require.NoError(t, real.kill(t.Context()))
-	assert.False(t, real.Alive(), "also while nobody has reaped it")
-	require.NoError(t, real.kill(t.Context()), "killing twice is fine")
+	require.NoError(t, started.kill(t.Context()))
+	assert.False(t, started.Alive(), "also while nobody has reaped it")
+	require.NoError(t, started.kill(t.Context()), "killing twice is fine")
 }
 
 func TestNoProcess(t *testing.T) {

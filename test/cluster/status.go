@@ -78,8 +78,7 @@ func (c *Cluster) Status(ctx context.Context) Status {
 	var nodes []Part
 	all.Go(func() { nodes = c.nodeStatus(ctx) })
 	all.Wait()
-	parts = append(parts, nodes...)
-	return Status{Name: c.layout.name(), Folder: c.layout.folder, Kubeconfig: c.layout.kubeconfig(), Parts: parts}
+	return Status{Name: c.layout.name(), Folder: c.layout.folder, Kubeconfig: c.layout.kubeconfig(), Parts: slices.Concat(parts, nodes)}
 }
 
 func asPart(name string, err error) Part {

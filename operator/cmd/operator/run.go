@@ -72,6 +72,7 @@ func run(ctx context.Context, o options) error {
 func managerTime(c config.OperatorConfig) time.Duration {
 	return c.GracefulShutdownTimeout.Duration * 3 / 4
 }
+
 func componentTime(c config.OperatorConfig) time.Duration {
 	return c.GracefulShutdownTimeout.Duration / 4
 }

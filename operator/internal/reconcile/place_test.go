@@ -112,7 +112,8 @@ func eventually(t *testing.T, check func() error) {
 // untilReady makes passes until the object is Ready.
 func (p *place) untilReady(t *testing.T, r interface {
 	Reconcile(context.Context, ctrl.Request) (ctrl.Result, error)
-}, w *widget.Widget) {
+}, w *widget.Widget,
+) {
 	t.Helper()
 	eventually(t, func() error {
 		if _, err := r.Reconcile(p.ctx, requestFor(w)); err != nil {

@@ -85,7 +85,7 @@ func TestSpecThatCannotWorkLeavesChildrenAlone(t *testing.T) {
 		result, err := r.Reconcile(p.ctx, requestFor(w))
 		p.get(t, w)
 		if stalled := conditions.Get(w, "Stalled"); err != nil || stalled == nil || stalled.Reason != "InvalidSpec" || w.Status.ObservedGeneration != w.Generation {
-			return fmt.Errorf("not Stalled: %v, %v, %v", result, err, w.Status)
+			return fmt.Errorf("not Stalled: %v, %w, %v", result, err, w.Status)
 		}
 		return nil
 	})

@@ -3,7 +3,6 @@ package leaselock_test
 import (
 	"context"
 	"errors"
-	"fmt"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -211,7 +210,7 @@ func TestAnAcquireWithoutAnAnswerIsRepeated(t *testing.T) {
 	require.NoError(t, err)
 	record := resourcelock.LeaderElectionRecord{HolderIdentity: "me", LeaseDurationSeconds: 10}
 	err = lock.Create(t.Context(), record)
-	require.True(t, errors.Is(err, context.DeadlineExceeded), fmt.Sprint(err))
+	require.ErrorIs(t, err, context.DeadlineExceeded)
 	require.Equal(t, "me", holder(t, address))
 	require.NoError(t, lock.Update(t.Context(), record))
 	require.Positive(t, lock.Token())

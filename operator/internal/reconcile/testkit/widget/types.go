@@ -84,7 +84,7 @@ func (w *Widget) DeepCopyObject() runtime.Object { return w.DeepCopy() }
 // DeepCopyObject returns a copy.
 func (l *List) DeepCopyObject() runtime.Object {
 	out := &List{TypeMeta: l.TypeMeta, Items: make([]Widget, len(l.Items))}
-	l.ListMeta.DeepCopyInto(&out.ListMeta)
+	out.ListMeta = *l.ListMeta.DeepCopy()
 	for i := range l.Items {
 		l.Items[i].DeepCopyInto(&out.Items[i])
 	}
