@@ -243,6 +243,8 @@ func (w *world) live() []*request {
 func TestInvariants(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		w := newWorld()
+		// In an action of rapid's, Skip discards that one action, which does not apply in the present state, and draws another:
+		// no test is skipped.
 		pick := func(t *rapid.T) *request {
 			live := w.live()
 			if len(live) == 0 {
