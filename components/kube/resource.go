@@ -35,13 +35,30 @@ func New(ctx *pulumi.Context, name string, obj any, opts ...pulumi.ResourceOptio
 func Register(
 	ctx *pulumi.Context, name string, obj any, res pulumi.CustomResource, opts ...pulumi.ResourceOption,
 ) error {
+	return register(ctx, "", name, obj, res, opts)
+}
+
+// Patch registers the fields of obj as a part of an object that somebody else makes: server-side apply adds them to it, and
+// deleting the resource takes only them away.
+func Patch(ctx *pulumi.Context, name string, obj any, opts ...pulumi.ResourceOption) (*Resource, error) {
+	res := &Resource{}
+	if err := register(ctx, "Patch", name, obj, res, opts); err != nil {
+		return nil, err
+	}
+	return res, nil
+}
+
+// register takes what follows the kind in the type token.
+func register(
+	ctx *pulumi.Context, suffix, name string, obj any, res pulumi.CustomResource, opts []pulumi.ResourceOption,
+) error {
 	fields, err := Fields(obj)
 	if err != nil {
 		return fmt.Errorf("%s: %w", name, err)
 	}
 	apiVersion, kind := fields["apiVersion"].(string), fields["kind"].(string)
 	opts = append([]pulumi.ResourceOption{pulumi.Version(ProviderVersion)}, opts...)
-	if err := ctx.RegisterResource(Token(apiVersion, kind), name, inputs(fields), res, opts...); err != nil {
+	if err := ctx.RegisterResource(Token(apiVersion, kind)+suffix, name, inputs(fields), res, opts...); err != nil {
 		return fmt.Errorf("%s: register %s: %w", name, kind, err)
 	}
 	return nil
