@@ -41,7 +41,7 @@ render: ## Write the manifests of a stack to stacks/gitops/$(ENV)
 	@tools/dev/render.sh $(ENV)
 
 tools: ## Build all pinned tools into the cache
-	@tools/build.sh kubernetes netpol pulumi generate lint
+	@tools/build.sh kubernetes netpol pulumi argocd flux generate lint
 
 images: ## Build the images as archives for the local cluster
 	@bash -c '. tools/dev/lib.sh; build_tools; build_binaries; find_images; ls -l "$$images"'

@@ -26,14 +26,17 @@ L
 zookeeper       the servers that tests of ZooKeeperConfigs talk to, started by the tests on free ports
 default-jre-headless  runs them
 L
+  gitops) cat <<'L' ;;
+redis-server    Argo CD's cache, started by the tests on a free port
+L
   test) cat <<'L' ;;
 shellcheck      lints the shell scripts
 L
-  *) echo "tools/debian-packages.sh: no group named '$1': choose from build cluster zookeeper test" >&2; exit 2 ;;
+  *) echo "tools/debian-packages.sh: no group named '$1': choose from build cluster zookeeper gitops test" >&2; exit 2 ;;
   esac
 }
 
-[[ $# -gt 0 ]] || set -- build cluster zookeeper test
+[[ $# -gt 0 ]] || set -- build cluster zookeeper gitops test
 missing=()
 for group; do
   list=$(packages "$group")

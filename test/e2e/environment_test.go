@@ -19,6 +19,7 @@ type environment struct {
 	repository                           string // the checkout
 	kubeBin, netpolBin, ownBin           string // folders of binaries
 	pulumiBin                            string // empty when pulumi is installed
+	argocdBin, fluxBin                   string // folders of binaries and CRDs
 	images                               string // folder of image archives
 	operatorImage, leaseImage, etcdImage string
 }
@@ -38,6 +39,8 @@ func loadEnvironment(t *testing.T) environment {
 		netpolBin:     get("HOLDFAST_NETPOL_BIN"),
 		ownBin:        get("HOLDFAST_BIN"),
 		pulumiBin:     os.Getenv("HOLDFAST_PULUMI_BIN"),
+		argocdBin:     get("HOLDFAST_ARGOCD_BIN"),
+		fluxBin:       get("HOLDFAST_FLUX_BIN"),
 		images:        get("HOLDFAST_IMAGES"),
 		operatorImage: get("HOLDFAST_OPERATOR_IMAGE"),
 		leaseImage:    get("HOLDFAST_LEASE_IMAGE"),
