@@ -24,8 +24,12 @@ func argoProjects(args *GitOpsHandoverArgs) []child {
 		projects = append(projects, child{"project-platform", argoProject(args, args.platformProject(), appProjectSpec{
 			Description: "The operator, what it needs, and the CRDs.",
 			// The empty namespace is that of the CRDs' Application, whose objects have none.
-			Destinations:             destinations(append([]string{""}, args.Platform...)),
-			ClusterResourceWhitelist: groupKinds("apiextensions.k8s.io", "CustomResourceDefinition"),
+			Destinations: destinations(append([]string{""}, args.Platform...)),
+			ClusterResourceWhitelist: slices.Concat(
+				groupKinds("apiextensions.k8s.io", "CustomResourceDefinition"),
+				groupKinds("rbac.authorization.k8s.io", "ClusterRole", "ClusterRoleBinding"),
+				groupKinds("admissionregistration.k8s.io", "ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding"),
+			),
 			NamespaceResourceWhitelist: slices.Concat(
 				groupKinds("", "ConfigMap", "ResourceQuota", "Service", "ServiceAccount"),
 				groupKinds("apps", "Deployment", "StatefulSet"),

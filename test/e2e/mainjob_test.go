@@ -157,15 +157,7 @@ func (j *mainJob) useLeases(t *testing.T) {
 
 func (j *mainJob) changeImage(t *testing.T) {
 	j.hold(t, "held-over-rollout")
-	image := "holdfast.local/lease-service:e2e-next"
-	archive := filepath.Join(t.TempDir(), "next.tar")
-	command{
-		path:    filepath.Join(j.env.kubeBin, "image"),
-		args:    []string{"-o", archive, "-ref", image, "-entrypoint", "/lease-service", filepath.Join(j.env.ownBin, "lease-service"), filepath.Join(j.env.ownBin, "leasectl")},
-		timeout: time.Minute,
-	}.must(t)
-	require.NoError(t, j.cluster.LoadImages(t.Context(), archive))
-
+	image := nextLeaseImage(t, j.env, j.cluster)
 	j.tenant = j.tenant.with(tenant{"image": image})
 	j.stack.setTenants(t, j.tenant)
 	j.stack.up().must(t)
@@ -174,6 +166,20 @@ func (j *mainJob) changeImage(t *testing.T) {
 		require.Equal(t, image, pod.Spec.Containers[0].Image, "pod %s", pod.Name)
 	}
 	j.stillHeld(t, "held-over-rollout")
+}
+
+// nextLeaseImage loads an image of the lease service under another name, as a release after the present one.
+func nextLeaseImage(t *testing.T, env environment, tc *testCluster) string {
+	t.Helper()
+	image := "holdfast.local/lease-service:e2e-next"
+	archive := filepath.Join(t.TempDir(), "next.tar")
+	command{
+		path:    filepath.Join(env.kubeBin, "image"),
+		args:    []string{"-o", archive, "-ref", image, "-entrypoint", "/lease-service", filepath.Join(env.ownBin, "lease-service"), filepath.Join(env.ownBin, "leasectl")},
+		timeout: time.Minute,
+	}.must(t)
+	require.NoError(t, tc.LoadImages(t.Context(), archive))
+	return image
 }
 
 func (j *mainJob) addAndRemoveTenant(t *testing.T) {
