@@ -30,3 +30,7 @@ const (
 	// ReasonAPIError says that the API server refused or failed a request; it is retried.
 	ReasonAPIError = "APIError"
 )
+
+// NeverObserved is the observedGeneration of an object that the operator has not looked at yet. The CRDs set it, since
+// kstatus, and so Flux, takes an object without a status for one that is done.
+const NeverObserved int64 = -1

@@ -17,7 +17,7 @@ var camelCase = regexp.MustCompile(`^[A-Z][A-Za-z0-9]*$`)
 func Check(obj Object) error {
 	list := obj.GetConditions()
 	if len(list) == 0 {
-		if observed := obj.GetObservedGeneration(); observed != 0 {
+		if observed := obj.GetObservedGeneration(); observed != 0 && observed != v1alpha1.NeverObserved {
 			return fmt.Errorf("status.observedGeneration is %d, but there are no conditions", observed)
 		}
 		return nil
