@@ -58,7 +58,9 @@ func TestRulesGrantNoMoreThanNamed(t *testing.T) {
 		"resource": {"*", "roles", "rolebindings", "clusterroles", "clusterrolebindings", "pods/exec"},
 		"group":    {"*", "rbac.authorization.k8s.io"},
 	}
-	for name, rules := range map[string][]rbacv1.PolicyRule{"tenant": crds.TenantRules(), "operator": crds.OperatorRules()} {
+	for name, rules := range map[string][]rbacv1.PolicyRule{
+		"tenant": crds.TenantRules(), "operator": crds.OperatorRules(), "cluster": crds.ClusterRules(),
+	} {
 		require.NotEmpty(t, rules, name)
 		for _, rule := range rules {
 			for kind, values := range map[string][]string{"verb": rule.Verbs, "resource": rule.Resources, "group": rule.APIGroups} {
@@ -69,6 +71,9 @@ func TestRulesGrantNoMoreThanNamed(t *testing.T) {
 				if kind == "resource" && slices.Contains(values, "secrets") && name == "operator" {
 					named := slices.Equal(rule.ResourceNames, []string{crds.SeedSecret, crds.EtcdAdminAccess}) && slices.Equal(rule.Verbs, []string{"get"})
 					require.True(t, named || slices.Equal(rule.Verbs, []string{"create"}), "of the Secrets of its own namespace it reads two: %v", rule)
+				}
+				if kind == "resource" && name == "cluster" {
+					require.NotContains(t, values, "secrets", "what tenants keep secret is read by the Role of their namespace alone")
 				}
 				for _, value := range values {
 					require.False(t, slices.Contains(forbidden[kind], value), "%s: %s %q in %v", name, kind, value, rule)

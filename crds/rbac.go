@@ -43,13 +43,33 @@ func TenantRules() []rbacv1.PolicyRule {
 	}
 }
 
+// ClusterRules are the rules of the ClusterRole that the operator has beside its Roles. They are few, and none reads what a
+// tenant keeps secret:
+//
+//   - Whether a namespace exists. What the operator keeps elsewhere (a user of etcd) goes only with the proof that its owner has.
+//   - Its own kinds that have finalizers. A namespace that is deleted loses its RoleBinding in no certain order with the
+//     rest, and an object whose finalizer nobody may remove any more keeps it from going, for ever.
+func ClusterRules() []rbacv1.PolicyRule {
+	return []rbacv1.PolicyRule{
+		{APIGroups: []string{""}, Resources: []string{"namespaces"}, Verbs: []string{"get"}},
+		{APIGroups: []string{v1alpha1.GroupVersion.Group}, Resources: []string{"zookeeperconfigs"}, Verbs: []string{"get", "list", "watch", "patch"}},
+		{APIGroups: []string{v1alpha1.GroupVersion.Group}, Resources: []string{"zookeeperconfigs/status"}, Verbs: []string{"get", "patch"}},
+	}
+}
+
+// WatchLabel is the label of a ConfigMap in the operator's namespace whose value names a namespace that the operator watches
+// for as long as the ConfigMap exists.
+const WatchLabel = "dist.system/watch-namespace"
+
 // OperatorRules are the rules of the Role that the operator needs in its own namespace: the Lease by which its
 // replicas elect one of them, the events that they write about the election, and the seed of the certificate authorities:
 // that Secret is read, and made if there is none. That of etcd's administrator is read. The API server cannot tie "create" to a name.
+// ConfigMaps name the namespaces to watch.
 func OperatorRules() []rbacv1.PolicyRule {
 	return []rbacv1.PolicyRule{
 		{APIGroups: []string{""}, Resources: []string{"secrets"}, ResourceNames: []string{SeedSecret, EtcdAdminAccess}, Verbs: []string{"get"}},
 		{APIGroups: []string{""}, Resources: []string{"secrets"}, Verbs: []string{"create"}},
+		{APIGroups: []string{""}, Resources: []string{"configmaps"}, Verbs: []string{"get", "list", "watch"}},
 		{APIGroups: []string{"coordination.k8s.io"}, Resources: []string{"leases"}, Verbs: []string{"get", "create", "update"}},
 		{APIGroups: []string{"events.k8s.io"}, Resources: []string{"events"}, Verbs: []string{"create", "patch"}},
 		{APIGroups: []string{""}, Resources: []string{"events"}, Verbs: []string{"create", "patch"}},

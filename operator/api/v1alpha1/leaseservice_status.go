@@ -56,6 +56,12 @@ type LeaseServiceStatus struct {
 	// +optional
 	UpdateRevision string `json:"updateRevision,omitempty"`
 
+	// PendingRollout is a change of the pods that the operator, and not the spec, asks for, and that waits for an approval
+	// or the maintenance window.
+	//
+	// +optional
+	PendingRollout *LeaseServicePendingRollout `json:"pendingRollout,omitempty"`
+
 	// Selector selects the pods, in the form that the scale subresource wants.
 	//
 	// +optional
@@ -78,6 +84,15 @@ type LeaseServiceStatus struct {
 	// +listType=map
 	// +listMapKey=name
 	Pods []LeaseServicePod `json:"pods,omitempty"`
+}
+
+// LeaseServicePendingRollout is a change of the pods that waits.
+type LeaseServicePendingRollout struct {
+	// ID names exactly this change. The annotation dist.system/approve-rollout with it approves the change.
+	ID string `json:"id"`
+
+	// Message says what would change.
+	Message string `json:"message"`
 }
 
 // LeaseServicePod is what one pod reported.

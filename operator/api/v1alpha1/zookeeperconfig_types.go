@@ -33,6 +33,8 @@ const (
 	ReasonNotGranted = "NotGranted"
 	// ReasonSourceMissing says that a ConfigMap or Secret that the spec refers to, or the key in it, is missing.
 	ReasonSourceMissing = "SourceMissing"
+	// ReasonOperatorCredential says that the operator's own credential, which the object relies on, cannot be read.
+	ReasonOperatorCredential = "OperatorCredentialUnreadable"
 	// ReasonEnsembleUnavailable says that ZooKeeper cannot be reached.
 	ReasonEnsembleUnavailable = "EnsembleUnavailable"
 )
@@ -345,6 +347,7 @@ type ZooKeeperConfig struct {
 	// Status is what the operator observed.
 	//
 	// +optional
+	// +kubebuilder:default:={observedGeneration:-1}
 	Status ZooKeeperConfigStatus `json:"status,omitzero"`
 }
 

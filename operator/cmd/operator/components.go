@@ -12,12 +12,11 @@ import (
 	"github.com/holdfast-io/holdfast/operator/internal/secrets"
 	"github.com/holdfast-io/holdfast/operator/internal/zookeeper"
 	"github.com/holdfast-io/holdfast/operator/internal/zookeeper/shared"
-	"github.com/holdfast-io/holdfast/operator/internal/zookeeper/zktypes"
 )
 
 // components is everything that this binary can run. A new kind is one entry here.
 func components(c config.OperatorConfig) []component.Component {
-	zk := shared.New(zooKeeperPool(c.ZooKeeper))
+	zk := zooKeeperPool(c.ZooKeeper)
 	return []component.Component{
 		secrets.Component(),
 		leaseservice.Component(leaseServiceOptions(c)),
@@ -30,10 +29,10 @@ func leaseServiceOptions(c config.OperatorConfig) leaseservice.Options {
 	out := leaseservice.Options{
 		Settings: desired.Settings{
 			DefaultImage: c.LeaseService.Image, OperatorNamespace: c.LeaderElection.Namespace, IssueCertificates: c.LeaseService.TLS.Enabled,
+			RollOperatorChanges: c.LeaseService.OperatorChanges == config.OperatorChangesAutomatic,
 		},
 		Seed:                types.NamespacedName{Namespace: c.LeaderElection.Namespace, Name: crds.SeedSecret},
 		CertificateLifetime: c.LeaseService.TLS.CertificateLifetime.Duration,
-		Namespaces:          c.WatchedNamespaces(),
 		MaxConcurrent:       c.LeaseService.MaxConcurrentReconciles,
 	}
 	if c.LeaseService.ProvisionEtcd {
@@ -42,34 +41,21 @@ func leaseServiceOptions(c config.OperatorConfig) leaseservice.Options {
 	return out
 }
 
-func zooKeeperPool(c config.ZooKeeper) zookeeper.Options {
-	return zookeeper.Options{
+func zooKeeperPool(c config.ZooKeeper) *shared.Pool {
+	var own *shared.Own
+	if connect, ok := c.OwnConnect(); ok {
+		own = shared.NewOwn(connect, c.Credential)
+	}
+	return shared.New(zookeeper.Options{
 		SessionTimeout: c.SessionTimeout.Duration, RequestTimeout: c.RequestTimeout.Duration,
 		BreakerFailures: uint32(c.BreakerFailures), AuditInterval: c.AuditInterval.Duration,
-	}
+	}, own)
 }
 
 func zooKeeperOptions(pool *shared.Pool, c config.ZooKeeper) zookeeperconfig.Options {
-	out := zookeeperconfig.Options{
+	return zookeeperconfig.Options{
 		Pool:          pool,
 		Settings:      zookeeperconfig.Settings{Grants: c.PlanGrants(), DeletionDeadline: c.DeletionDeadline.Duration},
 		MaxConcurrent: c.MaxConcurrentReconciles,
 	}
-	if c.ConnectString != "" {
-		out.Settings.Default = func(string) (zookeeper.Target, error) { return ownTarget(c) }
-	}
-	return out
-}
-
-// ownTarget is the ensemble of an object that names none, with the credential as it is now.
-func ownTarget(c config.ZooKeeper) (zookeeper.Target, error) {
-	connect, err := zktypes.ParseConnectString(c.ConnectString)
-	if err != nil {
-		return zookeeper.Target{}, err
-	}
-	user, password, err := c.Credential()
-	if err != nil {
-		return zookeeper.Target{}, err
-	}
-	return zookeeper.Target{Connect: connect, Credential: zookeeper.Credential{User: user, Password: password}}, nil
 }

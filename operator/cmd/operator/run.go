@@ -24,6 +24,7 @@ import (
 	"github.com/holdfast-io/holdfast/operator/internal/buildinfo"
 	"github.com/holdfast-io/holdfast/operator/internal/component"
 	"github.com/holdfast-io/holdfast/operator/internal/config"
+	"github.com/holdfast-io/holdfast/operator/internal/namespaces"
 	"github.com/holdfast-io/holdfast/operator/internal/reconcile"
 )
 
@@ -86,18 +87,20 @@ func newManager(core *component.Core, o options) (ctrl.Manager, error) {
 	if err != nil {
 		return nil, err
 	}
-	namespaces := map[string]cache.Config{}
-	for _, name := range o.config.WatchedNamespaces() {
-		namespaces[name] = cache.Config{}
+	spaces := namespaces.Options{Given: o.config.WatchedNamespaces(), Log: o.log.WithName("namespaces"), Registerer: metrics.Registry}
+	if o.config.NamespacesFromConfigMaps {
+		spaces.Markers = o.config.LeaderElection.Namespace
 	}
 	election := o.config.LeaderElection
 	mgr, err := ctrl.NewManager(o.rest, ctrl.Options{
 		Scheme: scheme,
 		Logger: o.log,
+		NewCache: func(config *rest.Config, base cache.Options) (cache.Cache, error) {
+			return namespaces.New(config, base, spaces)
+		},
 		Cache: cache.Options{
-			DefaultNamespaces: namespaces,
-			ByObject:          byObject,
-			DefaultTransform:  reconcile.Trim(scheme, v1alpha1.GroupVersion.Group),
+			ByObject:         byObject,
+			DefaultTransform: reconcile.Trim(scheme, v1alpha1.GroupVersion.Group),
 			// A read of a type that nothing watches would start a watch for it in the middle of a pass, which may
 			// not even be allowed. It is an error of the component instead.
 			ReaderFailOnMissingInformer: true,

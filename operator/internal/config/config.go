@@ -28,6 +28,10 @@ type OperatorConfig struct {
 	// Namespaces are watched, and no others. It is required; an empty list watches only the operator's own
 	// namespace, which is LeaderElection.Namespace.
 	Namespaces []string `json:"namespaces"`
+	// NamespacesFromConfigMaps adds those that ConfigMaps in the operator's own namespace name, by the value of the label
+	// dist.system/watch-namespace: they come and go while the operator runs. With it, an empty list of Namespaces is one of
+	// none. Default false.
+	NamespacesFromConfigMaps bool `json:"namespacesFromConfigMaps"`
 	// LeaderElection between the replicas of the operator.
 	LeaderElection LeaderElection `json:"leaderElection"`
 	// Metrics are served in the format of Prometheus, at /metrics.
@@ -86,6 +90,9 @@ type LeaseService struct {
 	MaxConcurrentReconciles int `json:"maxConcurrentReconciles"`
 	// TLS of LeaseServices.
 	TLS LeaseServiceTLS `json:"tls"`
+	// OperatorChanges is when pods are replaced because this operator makes them otherwise than the one before it, of a
+	// LeaseService that does not say it: "Approve" (with an approval) or "Automatic" (at once). Default Approve.
+	OperatorChanges string `json:"operatorChanges"`
 	// ProvisionEtcd: a LeaseService in the etcd of the Secret holdfast-etcd-admin, in the operator's namespace, has a user
 	// there of its own. It needs TLS.Enabled, since passwords have the same origin as certificates. Default false.
 	ProvisionEtcd bool `json:"provisionEtcd"`
@@ -100,6 +107,12 @@ type LeaseServiceTLS struct {
 	// 2160h.
 	CertificateLifetime Duration `json:"certificateLifetime"`
 }
+
+// The values of LeaseService.OperatorChanges.
+const (
+	OperatorChangesApprove   = "Approve"
+	OperatorChangesAutomatic = "Automatic"
+)
 
 // Duration is a time.Duration that is written like "15s". What cannot be parsed is kept for Validate, which knows the path.
 type Duration struct {
@@ -146,8 +159,8 @@ func Default() OperatorConfig {
 
 func defaultLeaseService() LeaseService {
 	return LeaseService{
-		MaxConcurrentReconciles: 4,
-		TLS:                     LeaseServiceTLS{Enabled: true, CertificateLifetime: Duration{Duration: 90 * 24 * time.Hour}},
+		MaxConcurrentReconciles: 4, OperatorChanges: OperatorChangesApprove,
+		TLS: LeaseServiceTLS{Enabled: true, CertificateLifetime: Duration{Duration: 90 * 24 * time.Hour}},
 	}
 }
 
@@ -181,9 +194,10 @@ func Parse(data []byte) (OperatorConfig, error) {
 	return config, nil
 }
 
-// WatchedNamespaces returns the namespaces to watch: those that are listed, or the operator's own when none is.
+// WatchedNamespaces returns the namespaces to watch for as long as the operator runs: those that are listed, or the
+// operator's own when there can be no other.
 func (c OperatorConfig) WatchedNamespaces() []string {
-	if len(c.Namespaces) == 0 {
+	if len(c.Namespaces) == 0 && !c.NamespacesFromConfigMaps {
 		return []string{c.LeaderElection.Namespace}
 	}
 	return c.Namespaces

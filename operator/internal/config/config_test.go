@@ -24,13 +24,14 @@ func seconds(n int) config.Duration {
 func TestEveryKey(t *testing.T) {
 	got, err := config.Parse([]byte(head + `
 namespaces: [team-a, team-b]
+namespacesFromConfigMaps: true
 leaderElection: {enabled: false, namespace: ops, leaseDuration: 30s, renewDeadline: 20s, retryPeriod: 4s}
 metrics: {bindAddress: "127.0.0.1:9090"}
 health: {bindAddress: "0"}
 log: {level: debug}
 gracefulShutdownTimeout: 1m
 components: {disabled: [lease-service]}
-leaseService: {image: "example.com/lease-service@sha256:00", maxConcurrentReconciles: 16, tls: {enabled: false, certificateLifetime: 24h}}
+leaseService: {image: "example.com/lease-service@sha256:00", maxConcurrentReconciles: 16, operatorChanges: Automatic, tls: {enabled: false, certificateLifetime: 24h}}
 zookeeper: {connectString: "zk:2181", breakerFailures: 3}
 `))
 	if err != nil {
@@ -38,14 +39,14 @@ zookeeper: {connectString: "zk:2181", breakerFailures: 3}
 	}
 	want := config.OperatorConfig{
 		APIVersion: config.APIVersion, Kind: config.Kind,
-		Namespaces:              []string{"team-a", "team-b"},
+		Namespaces: []string{"team-a", "team-b"}, NamespacesFromConfigMaps: true,
 		LeaderElection:          config.LeaderElection{Namespace: "ops", LeaseDuration: seconds(30), RenewDeadline: seconds(20), RetryPeriod: seconds(4)},
 		Metrics:                 config.Server{BindAddress: "127.0.0.1:9090"},
 		Health:                  config.Server{BindAddress: "0"},
 		Log:                     config.Log{Level: "debug"},
 		GracefulShutdownTimeout: seconds(60),
 		Components:              config.Components{Disabled: []string{"lease-service"}},
-		LeaseService:            config.LeaseService{Image: "example.com/lease-service@sha256:00", MaxConcurrentReconciles: 16, TLS: config.LeaseServiceTLS{CertificateLifetime: seconds(86400)}},
+		LeaseService:            config.LeaseService{Image: "example.com/lease-service@sha256:00", MaxConcurrentReconciles: 16, OperatorChanges: "Automatic", TLS: config.LeaseServiceTLS{CertificateLifetime: seconds(86400)}},
 		ZooKeeper:               config.Default().ZooKeeper,
 	}
 	want.ZooKeeper.ConnectString, want.ZooKeeper.BreakerFailures = "zk:2181", 3

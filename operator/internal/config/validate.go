@@ -31,6 +31,7 @@ func (c OperatorConfig) Validate() error {
 		faults = append(faults, field.Invalid(field.NewPath("leaseService", "maxConcurrentReconciles"), n, "must be 1 to 64"))
 	}
 	check(c.LeaseService.TLS.CertificateLifetime.validate(field.NewPath("leaseService", "tls", "certificateLifetime"), time.Hour, 180*24*time.Hour))
+	check(oneOf(field.NewPath("leaseService", "operatorChanges"), c.LeaseService.OperatorChanges, OperatorChangesApprove, OperatorChangesAutomatic))
 	if c.LeaseService.ProvisionEtcd && !c.LeaseService.TLS.Enabled {
 		faults = append(faults, field.Invalid(field.NewPath("leaseService", "provisionEtcd"), true, "needs leaseService.tls.enabled: passwords are derived from the same seed as certificates"))
 	}

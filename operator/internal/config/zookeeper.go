@@ -115,6 +115,12 @@ func (g ZooKeeperGrant) validate(path *field.Path) field.ErrorList {
 	return faults
 }
 
+// OwnConnect returns the ensemble of objects that name none, or false when there is none. The configuration must be valid.
+func (z ZooKeeper) OwnConnect() (zktypes.ConnectString, bool) {
+	connect, err := zktypes.ParseConnectString(z.ConnectString)
+	return connect, z.ConnectString != "" && err == nil
+}
+
 // PlanGrants returns the grants in the form that decisions are made by. The configuration must be valid.
 func (z ZooKeeper) PlanGrants() []znode.Grant {
 	out := make([]znode.Grant, 0, len(z.Grants))

@@ -163,7 +163,7 @@ func (s *stand) operator(ctx context.Context) (stop func() error, err error) {
 	if err != nil {
 		return nil, err
 	}
-	pool := shared.New(zookeeper.Options{AuditInterval: 5 * time.Second, Metrics: counters})
+	pool := shared.New(zookeeper.Options{AuditInterval: 5 * time.Second, Metrics: counters}, nil)
 	unit := zookeeperconfig.Component(zookeeperconfig.Options{
 		Pool:          pool,
 		Settings:      zookeeperconfig.Settings{Default: func(string) (zookeeper.Target, error) { return s.target, nil }},

@@ -4,11 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -99,20 +99,9 @@ func newKeeper(ctx context.Context, reader client.Reader, name types.NamespacedN
 
 // collect takes away the accounts of LeaseServices that are gone, now and then, on the operator that leads. It asks the API
 // server and not a cache: what a cache does not show yet is not gone.
-func collect(keeper *etcdadmin.Keeper, reader client.Reader, namespaces []string, every time.Duration) manager.RunnableFunc {
+func collect(keeper *etcdadmin.Keeper, reader client.Reader, every time.Duration) manager.RunnableFunc {
 	live := func(ctx context.Context, namespace string) ([]etcdadmin.Owner, bool, error) {
-		if !slices.Contains(namespaces, namespace) {
-			return nil, false, nil
-		}
-		list := &v1alpha1.LeaseServiceList{}
-		if err := reader.List(ctx, list, client.InNamespace(namespace)); err != nil {
-			return nil, false, fmt.Errorf("list the LeaseServices of namespace %s: %w", namespace, err)
-		}
-		var owners []etcdadmin.Owner
-		for i := range list.Items {
-			owners = append(owners, etcdadmin.Owner{Namespace: namespace, Name: list.Items[i].Name, UID: string(list.Items[i].UID)})
-		}
-		return owners, true, nil
+		return liveOwners(ctx, reader, namespace)
 	}
 	return func(ctx context.Context) error {
 		log := ctrl.Log.WithName("etcd-accounts")
@@ -135,4 +124,26 @@ func collect(keeper *etcdadmin.Keeper, reader client.Reader, namespaces []string
 			}
 		}
 	}
+}
+
+// liveOwners returns the LeaseServices that there are in a namespace, watched or not, and false when that cannot be told. A
+// namespace that may not be listed (it is no longer the operator's) has none once it is gone, and only then.
+func liveOwners(ctx context.Context, reader client.Reader, namespace string) ([]etcdadmin.Owner, bool, error) {
+	list := &v1alpha1.LeaseServiceList{}
+	err := reader.List(ctx, list, client.InNamespace(namespace))
+	if apierrors.IsForbidden(err) {
+		err := reader.Get(ctx, client.ObjectKey{Name: namespace}, &corev1.Namespace{})
+		if err == nil || apierrors.IsForbidden(err) {
+			return nil, false, nil
+		}
+		return nil, apierrors.IsNotFound(err), client.IgnoreNotFound(err)
+	}
+	if err != nil {
+		return nil, false, fmt.Errorf("list the LeaseServices of namespace %s: %w", namespace, err)
+	}
+	owners := make([]etcdadmin.Owner, 0, len(list.Items))
+	for i := range list.Items {
+		owners = append(owners, etcdadmin.Owner{Namespace: namespace, Name: list.Items[i].Name, UID: string(list.Items[i].UID)})
+	}
+	return owners, true, nil
 }

@@ -48,6 +48,11 @@ func decide(ls *v1alpha1.LeaseService, observed Observation, settings desired.Se
 			plan.Effect = &reconcile.Effect{What: "make its user of etcd", Run: account.grant}
 		}
 	}
+	pending, wait, err := settle(ls, children, observed.Set, settings, now)
+	if err != nil {
+		plan.Unready = reconcile.Stalled(v1alpha1.ReasonInvalidSpec, "%s", err)
+		return plan
+	}
 	for _, child := range children {
 		plan.Children = append(plan.Children, child)
 	}
@@ -55,6 +60,14 @@ func decide(ls *v1alpha1.LeaseService, observed Observation, settings desired.Se
 	if next := observed.Certificates.Next; !next.IsZero() {
 		plan.RequeueAfter = max(next.Sub(now), time.Second)
 	}
+	if pending != nil {
+		// What pods of the older template refer to stays, too.
+		plan.Prune = nil
+		plan.RequeueAfter = sooner(plan.RequeueAfter, wait)
+		status.PendingRollout = pending
+		plan.Conditions = append(plan.Conditions, pendingCondition(pending))
+	}
+	plan.Events = eventsOf(&ls.Status, &status)
 	plan.Unready = unready(ls, observed, &status, now)
 	plan.Message = fmt.Sprintf("%d of %d pods are ready", status.ReadyReplicas, desired.Replicas(ls))
 	if unheard := unheardPods(observed); unheard > 0 {
@@ -134,7 +147,7 @@ func deadline(ls *v1alpha1.LeaseService) time.Duration {
 }
 
 func sooner(a, b time.Duration) time.Duration {
-	if a == 0 || b < a {
+	if a == 0 || (b != 0 && b < a) {
 		return b
 	}
 	return a

@@ -47,8 +47,6 @@ type Options struct {
 	CertificateLifetime time.Duration
 	// EtcdAdmin is the Secret by which the operator keeps users of etcd, which needs the seed. No name: it keeps none.
 	EtcdAdmin types.NamespacedName
-	// Namespaces are those that the operator watches. In others it does not know which users of etcd are in use.
-	Namespaces []string
 	// CollectEvery is how often users of LeaseServices that are gone are looked for. Zero: a minute.
 	CollectEvery time.Duration
 	// MaxConcurrent is the number of objects that are worked on at once. Zero: 1.
@@ -84,7 +82,7 @@ func Component(options Options) component.Component {
 			gatherer.keeper = keeper
 			if keeper != nil {
 				every := cmp.Or(options.CollectEvery, defaultCollectEvery)
-				if err := mgr.Add(collect(keeper, mgr.GetAPIReader(), options.Namespaces, every)); err != nil {
+				if err := mgr.Add(collect(keeper, mgr.GetAPIReader(), every)); err != nil {
 					return err
 				}
 			}

@@ -123,6 +123,9 @@ func eventsOf(before, after *v1alpha1.LeaseServiceStatus) []reconcile.Event {
 	if old := firstOf(before.Leader, before.PreviousLeader); after.Leader != "" && before.Leader != after.Leader && old != "" && old != after.Leader {
 		tell(v1alpha1.ReasonLeaderChanged, "pod %s leads now, after pod %s", after.Leader, old)
 	}
+	if now := after.PendingRollout; now != nil && (before.PendingRollout == nil || before.PendingRollout.ID != now.ID) {
+		tell(v1alpha1.ReasonOperatorChanged, "a rollout is pending, since the operator would change %s; %s", now.Message, approval(now))
+	}
 	if before.UpdateRevision != "" && after.UpdateRevision != "" && before.UpdateRevision != after.UpdateRevision {
 		tell(v1alpha1.ReasonRolloutStarted, "revision %s of the pods replaces %s", after.UpdateRevision, before.UpdateRevision)
 	}

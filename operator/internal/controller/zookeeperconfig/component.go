@@ -19,6 +19,7 @@ import (
 	"github.com/holdfast-io/holdfast/operator/internal/component"
 	"github.com/holdfast-io/holdfast/operator/internal/reconcile"
 	"github.com/holdfast-io/holdfast/operator/internal/secrets"
+	"github.com/holdfast-io/holdfast/operator/internal/zookeeper"
 	"github.com/holdfast-io/holdfast/operator/internal/zookeeper/shared"
 )
 
@@ -57,11 +58,15 @@ func setup(ctx context.Context, mgr ctrl.Manager, options Options, sessions Sess
 		return err
 	}
 	wake := &waker{}
+	reader := mgr.GetClient()
+	if own := options.Pool.Own(); own != nil && options.Settings.Default == nil {
+		options.Settings.Default = func(string) (zookeeper.Target, error) { return own.Target() }
+		own.OnChange(func() { go wake.all(ctx, reader) })
+	}
 	c := newController(Parts{
 		Sessions: sessions, Wake: wake.wake, Candidates: candidates,
 		Recorder: mgr.GetEventRecorder("zookeeperconfig"), Clock: options.Clock,
 	}, options.Settings)
-	reader := mgr.GetClient()
 	return reconcile.Setup(ctx, mgr, c.kind(), reconcile.Options{
 		MaxConcurrent: options.MaxConcurrent, Clock: options.Clock,
 		Watches: func(b *builder.Builder) *builder.Builder {
@@ -97,6 +102,19 @@ func (w *waker) source() source.Source {
 		w.queue = queue
 		return nil
 	})
+}
+
+// all wakes every object: which of them use what has changed is found out by their passes, which make no request when
+// nothing is to be done.
+func (w *waker) all(ctx context.Context, reader client.Reader) {
+	list := &v1alpha1.ZooKeeperConfigList{}
+	if err := reader.List(ctx, list); err != nil {
+		ctrl.Log.Error(err, "the ZooKeeperConfigs cannot be listed to tell them of another credential")
+		return
+	}
+	for i := range list.Items {
+		w.wake(list.Items[i].Namespace, list.Items[i].Name)
+	}
 }
 
 func (w *waker) wake(namespace, name string) {

@@ -177,8 +177,8 @@ func (r resolver) connect() (zktypes.ConnectString, error) {
 		return zktypes.ConnectString{}, err
 	}
 	if text == "" {
-		own, err := r.ownTarget()
-		return own.Connect, err
+		own, _ := r.ownTarget() // an error is about the credential
+		return own.Connect, nil
 	}
 	return zktypes.ParseConnectString(text)
 }

@@ -83,7 +83,7 @@ func (g *gatherer) leave(record v1alpha1.ZnodeRecord, since time.Time, deadline 
 	}
 	target, err := g.targetOfRecord(record)
 	switch {
-	case err != nil && !stalled(err):
+	case err != nil && !stalled(err) && !unclear(err):
 		return err
 	case err != nil:
 		out.release.Unseen, out.release.Obstacle = true, err.Error()
@@ -128,7 +128,7 @@ func (g *gatherer) targetOfRecord(record v1alpha1.ZnodeRecord) (zookeeper.Target
 		serverName = connection.TLS.ServerName
 	}
 	target, err := g.targetOf(record.ConnectString, record.AuthSecretName, overTLS, record.TLSSecretName, serverName)
-	if err == nil || !stalled(err) {
+	if err == nil || !stalled(err) && !unclear(err) {
 		return target, err
 	}
 	if known := g.memory.lastTarget(g.key, record.ConnectString); known != nil {

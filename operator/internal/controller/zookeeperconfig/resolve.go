@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"time"
 	"unicode/utf8"
 
 	corev1 "k8s.io/api/core/v1"
@@ -13,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	v1alpha1 "github.com/holdfast-io/holdfast/operator/api/v1alpha1"
+	"github.com/holdfast-io/holdfast/operator/internal/namespaces"
 	"github.com/holdfast-io/holdfast/operator/internal/plan/znode"
 	"github.com/holdfast-io/holdfast/operator/internal/reconcile"
 	"github.com/holdfast-io/holdfast/operator/internal/zookeeper"
@@ -75,10 +77,7 @@ func (r resolver) connectString(connection *v1alpha1.ZooKeeperConnection) (strin
 
 // targetOf makes a target of its parts. An empty text is the operator's default.
 func (r resolver) targetOf(text, authSecret string, overTLS bool, tlsSecret, serverName string) (zookeeper.Target, error) {
-	own, err := r.ownTarget()
-	if err != nil {
-		return zookeeper.Target{}, err
-	}
+	own, ownErr := r.ownTarget()
 	target := own
 	if text == "" && len(own.Connect.Hosts) == 0 {
 		return zookeeper.Target{}, invalid("spec.connection.connectString is not set, and the operator has no default (zookeeper.connectString of its configuration)")
@@ -89,15 +88,21 @@ func (r resolver) targetOf(text, authSecret string, overTLS bool, tlsSecret, ser
 			return zookeeper.Target{}, invalid("spec.connection: %v", err)
 		}
 		if parsed.String() != own.Connect.String() {
-			target = zookeeper.Target{Connect: parsed}
+			target, ownErr = zookeeper.Target{Connect: parsed}, nil
 		}
 	}
+	if authSecret == "" && ownErr != nil {
+		return zookeeper.Target{}, reconcile.Unknown(ownCredentialRecheck, v1alpha1.ReasonOperatorCredential,
+			"the operator's own ZooKeeper credential cannot be read (zookeeper.credentialFolder of its configuration): its administrator has to provide it, or spec.connection.authSecretRef names another")
+	}
 	if authSecret != "" {
+		var err error
 		if target.Credential, err = r.credential(authSecret, "spec.connection.authSecretRef"); err != nil {
 			return zookeeper.Target{}, err
 		}
 	}
 	if overTLS || tlsSecret != "" {
+		var err error
 		if target.TLS, err = r.tls(tlsSecret, serverName); err != nil {
 			return zookeeper.Target{}, err
 		}
@@ -105,15 +110,16 @@ func (r resolver) targetOf(text, authSecret string, overTLS bool, tlsSecret, ser
 	return target, nil
 }
 
+// ownCredentialRecheck is the time to the next look for the operator's own credential. The component wakes every object when it
+// changes; this is for what is set up otherwise.
+const ownCredentialRecheck = time.Minute
+
+// ownTarget is the operator's own. An error is about the credential alone.
 func (r resolver) ownTarget() (zookeeper.Target, error) {
 	if r.settings.Default == nil {
 		return zookeeper.Target{}, nil
 	}
-	own, err := r.settings.Default(r.obj.Namespace)
-	if err != nil {
-		return zookeeper.Target{}, fmt.Errorf("the operator's own ZooKeeper connection: %w", err)
-	}
-	return own, nil
+	return r.settings.Default(r.obj.Namespace)
 }
 
 func (r resolver) credential(name, field string) (zookeeper.Credential, error) {
@@ -248,8 +254,13 @@ func (r resolver) secret(name, field string) (*corev1.Secret, error) {
 
 func (r resolver) get(into client.Object, name, field, kind string) error {
 	err := r.reader.Get(r.ctx, types.NamespacedName{Namespace: r.obj.Namespace, Name: name}, into)
-	if apierrors.IsNotFound(err) {
+	var unreadable *namespaces.UnreadableError
+	switch {
+	case apierrors.IsNotFound(err):
 		return reconcile.Stalled(v1alpha1.ReasonSourceMissing, "%s: there is no %s %s in the namespace", field, kind, name)
+	case errors.As(err, &unreadable):
+		// When it can be read it comes into the cache, and wakes the object.
+		return reconcile.Stalled(v1alpha1.ReasonSourceMissing, "%s: the operator may not read %s %s: it has no right to list them in the namespace", field, kind, name)
 	}
 	return err
 }

@@ -78,6 +78,10 @@ func everything(ls *v1alpha1.LeaseService) {
 	}
 }
 
+func managed(ls *v1alpha1.LeaseService) {
+	ls.Spec.TLS = &v1alpha1.LeaseServiceTLS{Mode: v1alpha1.TLSManaged}
+}
+
 var settings = desired.Settings{DefaultImage: "holdfast.local/lease-service:dev", OperatorNamespace: "holdfast-system", IssueCertificates: true}
 
 var certificates = desired.Certificates{
@@ -90,7 +94,10 @@ func TestChildrenGolden(t *testing.T) {
 		"known":      known(),
 		"embedded":   known(embedded),
 		"everything": known(everything),
-		"managed":    known(func(ls *v1alpha1.LeaseService) { ls.Spec.TLS = &v1alpha1.LeaseServiceTLS{Mode: v1alpha1.TLSManaged} }),
+		"managed":    known(managed),
+		"tokens": known(managed, func(ls *v1alpha1.LeaseService) {
+			ls.Spec.Auth = &v1alpha1.LeaseServiceAuth{TokenReview: true}
+		}),
 	} {
 		t.Run(name, func(t *testing.T) {
 			children, err := desired.Children(ls, settings, certificates, nil)

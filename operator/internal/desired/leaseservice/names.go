@@ -23,6 +23,9 @@ type Settings struct {
 	// IssueCertificates tells that the operator issues certificates. Without it, a LeaseService that says nothing of TLS
 	// has none, and one that wants them is an error.
 	IssueCertificates bool
+	// RollOperatorChanges is for a LeaseService that does not say when changes of the operator's take effect: at once,
+	// instead of with an approval.
+	RollOperatorChanges bool
 }
 
 // ContainerName is the name of the one container of a lease service pod.
@@ -96,7 +99,9 @@ func PeersName(ls *v1alpha1.LeaseService) string { return ls.Name + "-peers" }
 
 // ServiceAccountName is the name of the ServiceAccount that the pods run as. It has a suffix, since a LeaseService that
 // is called "default" must not take over the namespace's default account.
-func ServiceAccountName(ls *v1alpha1.LeaseService) string { return ls.Name + "-lease-service" }
+func ServiceAccountName(ls *v1alpha1.LeaseService) string {
+	return ls.Name + v1alpha1.LeaseServiceAccountSuffix
+}
 
 // Replicas is the number of pods that the spec asks for.
 func Replicas(ls *v1alpha1.LeaseService) int32 {

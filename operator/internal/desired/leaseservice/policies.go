@@ -40,7 +40,7 @@ func PodDisruptionBudget(ls *v1alpha1.LeaseService) *policyv1.PodDisruptionBudge
 // spec.allowedClients. Probes need no rule: a NetworkPolicy never cuts a pod off from the node that it runs on, and
 // the kubelet probes from there. A rule for them would have to name node addresses, which no selector can.
 //
-// Out: the DNS, the ports of the etcd endpoints and the other replicas. The ports are open to any address, because an
+// Out: the DNS, the ports of the etcd endpoints, those of API servers when tokens are reviewed, and the other replicas. The ports are open to any address, because an
 // etcd may be outside of the cluster and a DNS cache may be on the node. A policy is enforced behind the translation
 // of Service addresses, so an etcd Service must have the port of its pods.
 func NetworkPolicy(ls *v1alpha1.LeaseService, settings Settings) *networkingv1.NetworkPolicy {
@@ -86,6 +86,9 @@ func egress(ls *v1alpha1.LeaseService) []networkingv1.NetworkPolicyEgressRule {
 	}
 	if ports := etcdPorts(ls.Spec.EtcdEndpoints); len(ports) > 0 {
 		rules = append(rules, networkingv1.NetworkPolicyEgressRule{Ports: ports})
+	}
+	if reviewsTokens(ls) {
+		rules = append(rules, networkingv1.NetworkPolicyEgressRule{Ports: apiServerPorts()})
 	}
 	return rules
 }

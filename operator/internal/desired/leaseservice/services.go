@@ -15,8 +15,8 @@ const (
 	portHealth  = "health"
 )
 
-// ServiceAccount builds the account that the pods run as. It has no permissions and no token: a lease service
-// never talks to the API server, and the namespace's default account might have been given some.
+// ServiceAccount builds the account that the pods run as. It has no permissions and no token, unless tokens are reviewed: a
+// lease service talks to the API server for nothing else, and the namespace's default account might have been given some.
 func ServiceAccount(ls *v1alpha1.LeaseService) *corev1.ServiceAccount {
 	return &corev1.ServiceAccount{
 		TypeMeta:                     metav1.TypeMeta{APIVersion: "v1", Kind: "ServiceAccount"},

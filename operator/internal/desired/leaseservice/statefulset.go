@@ -63,7 +63,7 @@ func StatefulSet(ls *v1alpha1.LeaseService, settings Settings, login *Login) (*a
 			Selector:            &metav1.LabelSelector{MatchLabels: SelectorLabels(ls.Name)},
 			Template: corev1.PodTemplateSpec{
 				ObjectMeta: metav1.ObjectMeta{Labels: labels},
-				Spec:       podSpec(ls, image, mounts),
+				Spec:       podSpec(ls, image, mode, mounts),
 			},
 			PersistentVolumeClaimRetentionPolicy: &appsv1.StatefulSetPersistentVolumeClaimRetentionPolicy{
 				WhenDeleted: appsv1.RetainPersistentVolumeClaimRetentionPolicyType,
@@ -77,10 +77,10 @@ func StatefulSet(ls *v1alpha1.LeaseService, settings Settings, login *Login) (*a
 	return set, nil
 }
 
-func podSpec(ls *v1alpha1.LeaseService, image string, mounts []secretMount) corev1.PodSpec {
+func podSpec(ls *v1alpha1.LeaseService, image string, mode v1alpha1.TLSMode, mounts []secretMount) corev1.PodSpec {
 	spec := corev1.PodSpec{
 		ServiceAccountName:            ServiceAccountName(ls),
-		AutomountServiceAccountToken:  new(false),
+		AutomountServiceAccountToken:  new(reviewsTokens(ls)),
 		EnableServiceLinks:            new(false),
 		TerminationGracePeriodSeconds: new(int64(terminationGrace.Seconds())),
 		SecurityContext: &corev1.PodSecurityContext{
@@ -91,7 +91,7 @@ func podSpec(ls *v1alpha1.LeaseService, image string, mounts []secretMount) core
 		},
 		Affinity:                  affinity(ls),
 		TopologySpreadConstraints: topologySpread(ls),
-		Containers:                []corev1.Container{container(ls, image, mounts)},
+		Containers:                []corev1.Container{container(ls, image, mode, mounts)},
 	}
 	for _, mount := range mounts {
 		spec.Volumes = append(spec.Volumes, mount.volume())
@@ -113,12 +113,12 @@ func podSpec(ls *v1alpha1.LeaseService, image string, mounts []secretMount) core
 	return spec
 }
 
-func container(ls *v1alpha1.LeaseService, image string, mounts []secretMount) corev1.Container {
+func container(ls *v1alpha1.LeaseService, image string, mode v1alpha1.TLSMode, mounts []secretMount) corev1.Container {
 	c := corev1.Container{
 		Name:            ContainerName,
 		Image:           image,
 		ImagePullPolicy: pullPolicy(image),
-		Args:            args(ls, mounts),
+		Args:            args(ls, mode, mounts),
 		Env: []corev1.EnvVar{{
 			Name:      "POD_NAME",
 			ValueFrom: &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{APIVersion: "v1", FieldPath: "metadata.name"}},
@@ -150,7 +150,7 @@ func container(ls *v1alpha1.LeaseService, image string, mounts []secretMount) co
 	return c
 }
 
-func args(ls *v1alpha1.LeaseService, mounts []secretMount) []string {
+func args(ls *v1alpha1.LeaseService, mode v1alpha1.TLSMode, mounts []secretMount) []string {
 	ttl := ls.Spec.LeaseTTLSeconds
 	if ttl == 0 {
 		ttl = v1alpha1.DefaultLeaseTTLSeconds
@@ -165,6 +165,7 @@ func args(ls *v1alpha1.LeaseService, mounts []secretMount) []string {
 		fmt.Sprintf("--lease-ttl=%ds", ttl),
 		fmt.Sprintf("--drain-timeout=%ds", int(drainTimeout.Seconds())),
 	}
+	out = append(out, authArgs(ls, mode)...)
 	for _, mount := range mounts {
 		out = append(out, mount.args...)
 	}

@@ -31,6 +31,9 @@ const (
 // ErrNoIssuer says that the operator is to issue certificates, and does not.
 var ErrNoIssuer = errors.New("spec.tls.mode is Managed and the operator issues no certificates (leaseService.tls.enabled of its configuration is false): use Provided or Disabled")
 
+// ErrAuthWithoutTLS says that callers are to be told apart, and that nobody shows who it is.
+var ErrAuthWithoutTLS = errors.New("spec.auth is set, and without spec.tls there is no TLS, since the operator issues no certificates (leaseService.tls.enabled of its configuration is false): set spec.tls, or leave spec.auth out")
+
 // Certificates are what the operator issues for one LeaseService.
 type Certificates struct {
 	Server, Client certs.Keys
@@ -65,7 +68,7 @@ func OwnPrefix(ls *v1alpha1.LeaseService) string {
 	return fmt.Sprintf("/holdfast/%s/%s/", ls.Namespace, ls.Name)
 }
 
-// TLSMode returns the mode in effect, or ErrNoIssuer.
+// TLSMode returns the mode in effect, ErrNoIssuer or ErrAuthWithoutTLS.
 func TLSMode(ls *v1alpha1.LeaseService, settings Settings) (v1alpha1.TLSMode, error) {
 	mode := v1alpha1.TLSDisabled
 	if settings.IssueCertificates {
@@ -74,8 +77,11 @@ func TLSMode(ls *v1alpha1.LeaseService, settings Settings) (v1alpha1.TLSMode, er
 	if ls.Spec.TLS != nil && ls.Spec.TLS.Mode != "" {
 		mode = ls.Spec.TLS.Mode
 	}
-	if mode == v1alpha1.TLSManaged && !settings.IssueCertificates {
+	switch {
+	case mode == v1alpha1.TLSManaged && !settings.IssueCertificates:
 		return "", ErrNoIssuer
+	case mode == v1alpha1.TLSDisabled && ls.Spec.Auth != nil:
+		return "", ErrAuthWithoutTLS
 	}
 	return mode, nil
 }
@@ -94,13 +100,24 @@ func Identity(ls *v1alpha1.LeaseService, part string) *url.URL {
 func ServerLeaf(ls *v1alpha1.LeaseService) certs.Leaf {
 	service := fmt.Sprintf("%s.%s", ServiceName(ls), ls.Namespace)
 	peers := fmt.Sprintf("*.%s.%s.svc", PeersName(ls), ls.Namespace)
-	return certs.Leaf{
+	leaf := certs.Leaf{
 		Identity: Identity(ls, "server"),
 		DNSNames: []string{
 			ServerName(ls), ServiceName(ls), service, service + ".svc.cluster.local", peers, peers + ".cluster.local", "localhost",
 		},
 		IPs: []net.IP{net.IPv4(127, 0, 0, 1), net.IPv6loopback},
 	}
+	if ls.Spec.TLS == nil {
+		return leaf
+	}
+	for _, name := range ls.Spec.TLS.ServerNames {
+		if ip := net.ParseIP(name); ip != nil {
+			leaf.IPs = append(leaf.IPs, ip)
+		} else {
+			leaf.DNSNames = append(leaf.DNSNames, name)
+		}
+	}
+	return leaf
 }
 
 // ClientLeaf says what the certificate of the tenant's clients is for.

@@ -11,6 +11,7 @@ import (
 	"github.com/go-logr/logr"
 	"github.com/prometheus/client_golang/prometheus"
 	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	"github.com/holdfast-io/holdfast/operator/internal/component"
@@ -23,12 +24,16 @@ const Name = "zookeeper"
 // Pool is a pool that exists once the component was set up.
 type Pool struct {
 	options zookeeper.Options
+	own     *Own
 	pool    *zookeeper.Pool
 }
 
 // New makes it. Log and Metrics of the options are filled in when they are nil: the manager's logger, and the process's
-// registry.
-func New(options zookeeper.Options) *Pool { return &Pool{options: options} }
+// registry. Own is the operator's own target, which is kept current; nil: it has none.
+func New(options zookeeper.Options, own *Own) *Pool { return &Pool{options: options, own: own} }
+
+// Own is the operator's own target, or nil.
+func (p *Pool) Own() *Own { return p.own }
 
 // Get returns the pool. It is for components that depend on this one, from their Setup on; before, it is nil.
 func (p *Pool) Get() *zookeeper.Pool { return p.pool }
@@ -45,7 +50,14 @@ func (p *Pool) Component() component.Component {
 				return err
 			}
 			p.pool = zookeeper.New(p.options)
-			return nil
+			if p.own == nil {
+				return nil
+			}
+			p.own.look()
+			return mgr.Add(manager.RunnableFunc(func(ctx context.Context) error {
+				p.own.watch(ctx, p.options.Log, credentialInterval)
+				return nil
+			}))
 		},
 		Stop: func(ctx context.Context) error { return p.pool.Close(ctx) },
 	}

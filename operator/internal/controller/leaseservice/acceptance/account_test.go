@@ -1,6 +1,7 @@
 package acceptance_test
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -101,6 +102,17 @@ func TestUsersOfEtcd(t *testing.T) {
 		}
 		require.EqualValues(t, 1, keys("other"))
 		require.NoError(t, put(other, "other"))
+	})
+	s.run("a namespace that is no longer the operator's keeps its users until it is gone", func(t *testing.T) {
+		installation, _, _ := strings.Cut(user, "/")
+		abandoned, gone := installation+"/"+newNamespace(t, s.c)+"/locks/uid", installation+"/never-there/locks/uid"
+		for _, name := range []string{abandoned, gone} {
+			require.NoError(t, admin.Grant(ctx, etcdadmin.Account{Name: name, Password: "x", Prefix: "/strangers/"}))
+		}
+		require.True(t, poll(func() bool { names, err := admin.Names(ctx, gone); return err == nil && len(names) == 0 }), "the user stays")
+		_, err := etcd.Root.UserGet(ctx, abandoned)
+		require.NoError(t, err, "pods may run there")
+		require.NoError(t, admin.Revoke(ctx, abandoned))
 	})
 	s.run("one of the same name begins anew", func(t *testing.T) {
 		require.True(t, poll(func() bool { return s.c.Create(ctx, minimal(t, s.ns, "locks", spec)) == nil }))

@@ -90,6 +90,7 @@ func newStage(t *testing.T, changes ...func(*stage)) *stage {
 	s.kubelet = startKubelet(t, c, s.ns)
 	s.grant(s.ns, crds.TenantRules())
 	s.grant(s.own, crds.OperatorRules())
+	s.grantCluster(crds.ClusterRules())
 	s.startOperator()
 	t.Cleanup(func() { s.stop() })
 	return s
@@ -109,6 +110,18 @@ func (s *stage) grant(namespace string, rules []rbacv1.PolicyRule) {
 	}))
 }
 
+// grantCluster gives it what it has in no namespace. All stages share that.
+func (s *stage) grantCluster(rules []rbacv1.PolicyRule) {
+	s.t.Helper()
+	meta := metav1.ObjectMeta{Name: "holdfast-operator"}
+	require.NoError(s.t, client.IgnoreAlreadyExists(s.c.Create(s.t.Context(), &rbacv1.ClusterRole{ObjectMeta: meta, Rules: rules})))
+	require.NoError(s.t, client.IgnoreAlreadyExists(s.c.Create(s.t.Context(), &rbacv1.ClusterRoleBinding{
+		ObjectMeta: meta,
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: meta.Name},
+		Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: account}},
+	})))
+}
+
 // startOperator starts the kind as the operator's binary does. Call stop before it is started again.
 func (s *stage) startOperator() {
 	s.t.Helper()
@@ -124,7 +137,7 @@ func (s *stage) startOperator() {
 		Seed:                types.NamespacedName{Namespace: s.own, Name: crds.SeedSecret},
 		CertificateLifetime: s.lifetime,
 		Watch:               statuswatch.Options{Dial: s.kubelet.dial},
-		Namespaces:          []string{s.ns}, CollectEvery: 200 * time.Millisecond,
+		CollectEvery:        200 * time.Millisecond,
 	}
 	if s.administers {
 		options.EtcdAdmin = types.NamespacedName{Namespace: s.own, Name: crds.EtcdAdminAccess}

@@ -98,6 +98,7 @@ type setting func(*operatorOptions)
 type operatorOptions struct {
 	zookeeperconfig.Options
 	pool zookeeper.Options
+	own  *pool.Own
 }
 
 func withGrants(grants ...znode.Grant) setting {
@@ -167,7 +168,10 @@ func (f *fixture) run(settings ...setting) {
 	for _, set := range settings {
 		set(options)
 	}
-	options.Pool = pool.New(options.pool)
+	if options.own != nil {
+		options.Settings.Default = nil
+	}
+	options.Pool = pool.New(options.pool, options.own)
 	core, err := component.New([]component.Component{secrets.Component(), options.Pool.Component(), zookeeperconfig.Component(options.Options)}, nil)
 	require.NoError(f, err)
 	byObject, err := core.Cache()
