@@ -18,6 +18,8 @@ type LeaseServiceArgs struct {
 	// Spec is sent as it is, but for zero Replicas and LeaseTTLSeconds, which become 1 and
 	// [v1alpha1.DefaultLeaseTTLSeconds].
 	Spec v1alpha1.LeaseServiceSpec
+	// Autoscaled leaves spec.replicas out, whatever Spec says: an autoscaler owns the field.
+	Autoscaled bool
 	// SkipAwait lets the update go on before the object is Ready.
 	SkipAwait bool
 }
@@ -45,7 +47,7 @@ func NewLeaseService(
 	}
 	res := &LeaseService{}
 	object := leaseServiceObject(args)
-	wait := awaitLeaseService(object.Spec.Replicas)
+	wait := awaitLeaseService(max(object.Spec.Replicas, args.Spec.Replicas))
 	opts = append([]pulumi.ResourceOption{timeouts(wait, wait, "5m")}, opts...)
 	if err := kube.Register(ctx, name, object, res, opts...); err != nil {
 		return nil, err
@@ -65,7 +67,10 @@ func leaseServiceObject(args *LeaseServiceArgs) *v1alpha1.LeaseService {
 		ObjectMeta: *args.Metadata.DeepCopy(),
 		Spec:       *args.Spec.DeepCopy(),
 	}
-	if object.Spec.Replicas == 0 {
+	switch {
+	case args.Autoscaled:
+		object.Spec.Replicas = 0 // which is not sent
+	case object.Spec.Replicas == 0:
 		object.Spec.Replicas = 1
 	}
 	if object.Spec.LeaseTTLSeconds == 0 {

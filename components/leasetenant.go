@@ -27,6 +27,8 @@ type LeaseTenantArgs struct {
 	Space *TenantSpaceArgs
 	// Service is the spec of the LeaseService.
 	Service v1alpha1.LeaseServiceSpec
+	// Autoscaled leaves the number of replicas to an autoscaler, which owns the field: it is never sent.
+	Autoscaled bool
 	// SkipAwait lets the update go on before the LeaseService is Ready.
 	SkipAwait bool
 }
@@ -45,6 +47,14 @@ type LeaseTenant struct {
 	Service *LeaseService
 }
 
+// LeaseServiceName is the name of the LeaseService of a tenant.
+func LeaseServiceName(tenant string) string { return kube.Name(maxLeaseServiceName, tenant) }
+
+// LeaseServiceEndpoint is the address of a tenant's LeaseService inside the cluster, as "host:port".
+func LeaseServiceEndpoint(tenant, namespace string) string {
+	return fmt.Sprintf("%s.%s.svc:%d", LeaseServiceName(tenant), namespace, v1alpha1.LeaseServicePort)
+}
+
 // NewLeaseTenant registers a LeaseTenant.
 func NewLeaseTenant(
 	ctx *pulumi.Context, name string, args *LeaseTenantArgs, opts ...pulumi.ResourceOption,
@@ -61,17 +71,19 @@ func NewLeaseTenant(
 	if args.Space != nil {
 		space := *args.Space
 		space.Tenant, space.Namespace = args.Tenant, namespace
+		space.TokenReview = space.TokenReview || (args.Service.Auth != nil && args.Service.Auth.TokenReview)
 		made, err := NewTenantSpace(ctx, name+"-space", &space, pulumi.Parent(tenant))
 		if err != nil {
 			return nil, err
 		}
 		serviceOpts = append(serviceOpts, pulumi.DependsOn([]pulumi.Resource{made}))
 	}
-	serviceName := kube.Name(maxLeaseServiceName, args.Tenant)
+	serviceName := LeaseServiceName(args.Tenant)
 	service, err := NewLeaseService(ctx, name+"-leaseservice", &LeaseServiceArgs{
-		Metadata:  objectMeta(namespace, serviceName, tenantLabels(args.Tenant)),
-		Spec:      args.Service,
-		SkipAwait: args.SkipAwait,
+		Metadata:   objectMeta(namespace, serviceName, tenantLabels(args.Tenant)),
+		Spec:       args.Service,
+		Autoscaled: args.Autoscaled,
+		SkipAwait:  args.SkipAwait,
 	}, serviceOpts...)
 	if err != nil {
 		return nil, err
@@ -79,7 +91,7 @@ func NewLeaseTenant(
 	tenant.Service = service
 	tenant.Name = after(service, serviceName)
 	tenant.Namespace = after(service, namespace)
-	tenant.Endpoint = after(service, fmt.Sprintf("%s.%s.svc:%d", serviceName, namespace, v1alpha1.LeaseServicePort))
+	tenant.Endpoint = after(service, LeaseServiceEndpoint(args.Tenant, namespace))
 	return tenant, ctx.RegisterResourceOutputs(tenant, pulumi.Map{
 		"name": tenant.Name, "namespace": tenant.Namespace, "endpoint": tenant.Endpoint,
 	})

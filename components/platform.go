@@ -27,10 +27,9 @@ type PlatformArgs struct {
 	// Operator configures the operator.
 	Operator OperatorArgs
 	// TenantNamespaces are the namespaces that the operator watches, each with the operator's Role in it. None: it
-	// watches its own namespace only.
+	// watches its own namespace only. Each is told to the operator by a ConfigMap, while it runs, and need not exist before:
+	// what makes a namespace should depend on the Platform, so that the operator is there until it has gone.
 	TenantNamespaces []string
-	// After lists what has to exist before the operator is started or told of new namespaces: the [TenantSpace]s.
-	After []pulumi.Resource
 	// DeleteCRDs lets the CRDs go with the component. Otherwise they stay in the cluster, since every object of their
 	// kinds, of whatever stack, would be deleted with them.
 	DeleteCRDs bool
@@ -52,6 +51,16 @@ type OperatorArgs struct {
 	LogLevel string
 	// MaxConcurrentReconciles of LeaseServices. Zero means 4.
 	MaxConcurrentReconciles int
+	// PlainLeaseServices: no certificates are issued, and a LeaseService that says nothing of TLS speaks plain text.
+	PlainLeaseServices bool
+	// CertificateLifetime of what is issued, such as "720h", 1h to 4320h. Empty means 2160h.
+	CertificateLifetime string
+	// ProvisionEtcd lets the operator keep a user of etcd for each LeaseService, by the Secret holdfast-etcd-admin in its
+	// namespace, which has to be there when the operator starts. Not with PlainLeaseServices.
+	ProvisionEtcd bool
+	// OperatorChanges is when pods of LeaseServices are replaced because another operator makes them otherwise: "Approve"
+	// or "Automatic". Empty means "Approve".
+	OperatorChanges string
 	// ZooKeeper configures how it uses ZooKeeper. Nil: every ZooKeeperConfig names its own ensemble.
 	ZooKeeper *ZooKeeperArgs
 }
@@ -118,7 +127,11 @@ func addCRDs(own children, deleted bool) ([]pulumi.Resource, error) {
 		crd.Annotations[annotationPatchForce] = "true"
 		list = append(list, child{"crd-" + crd.Spec.Names.Plural, crd})
 	}
-	return own.addAll(list, pulumi.RetainOnDelete(!deleted), timeouts("2m", "2m", "2m"))
+	opts := []pulumi.ResourceOption{timeouts("2m", "2m", "2m")}
+	if !deleted { // said only when it is true, for false would undo what the component is told
+		opts = append(opts, pulumi.RetainOnDelete(true))
+	}
+	return own.addAll(list, opts...)
 }
 
 func addOperator(
@@ -129,13 +142,19 @@ func addOperator(
 		return nil, err
 	}
 	within := pulumi.DependsOn([]pulumi.Resource{ns})
-	before, err := own.addAll([]child{
+	objects := []child{
 		{"serviceaccount", operatorServiceAccount(namespace)},
 		{"role", role(objectMeta(namespace, operatorName, operatorLabels()), operatorRules(args))},
 		{"rolebinding", roleBinding(objectMeta(namespace, operatorName, operatorLabels()), namespace)},
+		{"clusterrole", operatorClusterRole(namespace)},
+		{"clusterrolebinding", operatorClusterRoleBinding(namespace)},
 		{"configmap", config},
 		{"networkpolicy", operatorPolicy(namespace)},
-	}, within)
+	}
+	for _, watched := range watchedNamespaces(namespace, args) {
+		objects = append(objects, child{"watch-" + watched, watchMarker(namespace, watched)})
+	}
+	before, err := own.addAll(objects, within)
 	if err != nil {
 		return nil, err
 	}
@@ -148,7 +167,6 @@ func addOperator(
 	}
 	before = append(before, ns)
 	before = append(before, definitions...)
-	before = append(before, args.After...)
 	return own.add("deployment", operatorDeployment(namespace, args, config), pulumi.DependsOn(before),
 		timeouts("5m", "5m", "5m"))
 }
@@ -160,6 +178,14 @@ func operatorRules(args *PlatformArgs) []rbacv1.PolicyRule {
 		rules = append(rules, crds.TenantRules()...)
 	}
 	return rules
+}
+
+// watchedNamespaces are those that the operator is to watch.
+func watchedNamespaces(namespace string, args *PlatformArgs) []string {
+	if len(args.TenantNamespaces) == 0 {
+		return []string{namespace}
+	}
+	return args.TenantNamespaces
 }
 
 func replicas(args *PlatformArgs) int32 { return max(args.Operator.Replicas, 1) }

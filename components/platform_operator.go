@@ -9,11 +9,13 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	policyv1 "k8s.io/api/policy/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"sigs.k8s.io/yaml"
 
 	"github.com/holdfast-io/holdfast/components/kube"
+	"github.com/holdfast-io/holdfast/crds"
 )
 
 const (
@@ -36,6 +38,7 @@ type operatorConfig struct {
 	APIVersion              string                 `json:"apiVersion"`
 	Kind                    string                 `json:"kind"`
 	Namespaces              []string               `json:"namespaces"`
+	NamespacesFromMaps      bool                   `json:"namespacesFromConfigMaps"`
 	LeaderElection          operatorLeaderElection `json:"leaderElection"`
 	Metrics                 operatorBindAddress    `json:"metrics"`
 	Health                  operatorBindAddress    `json:"health"`
@@ -59,8 +62,28 @@ type operatorLog struct {
 }
 
 type operatorLeaseService struct {
-	Image                   string `json:"image"`
-	MaxConcurrentReconciles int    `json:"maxConcurrentReconciles"`
+	Image                   string            `json:"image"`
+	MaxConcurrentReconciles int               `json:"maxConcurrentReconciles"`
+	TLS                     *operatorLeaseTLS `json:"tls,omitempty"`
+	ProvisionEtcd           bool              `json:"provisionEtcd,omitempty"`
+	OperatorChanges         string            `json:"operatorChanges,omitempty"`
+}
+
+// operatorLeaseTLS is there when it says something else than the operator's defaults.
+type operatorLeaseTLS struct {
+	Enabled             *bool  `json:"enabled,omitempty"`
+	CertificateLifetime string `json:"certificateLifetime,omitempty"`
+}
+
+func (a *OperatorArgs) leaseTLS() *operatorLeaseTLS {
+	out := operatorLeaseTLS{CertificateLifetime: a.CertificateLifetime}
+	if a.PlainLeaseServices {
+		out.Enabled = new(false)
+	}
+	if out == (operatorLeaseTLS{}) {
+		return nil
+	}
+	return &out
 }
 
 // operatorConfigMap is named after its content, as the operator reads the file once, at its start: another configuration is
@@ -73,7 +96,8 @@ func operatorConfigMap(namespace string, args *PlatformArgs) (*corev1.ConfigMap,
 	content, err := yaml.Marshal(operatorConfig{
 		APIVersion:              "config.dist.system/v1alpha1",
 		Kind:                    "OperatorConfig",
-		Namespaces:              append([]string{}, args.TenantNamespaces...),
+		Namespaces:              []string{},
+		NamespacesFromMaps:      true,
 		LeaderElection:          operatorLeaderElection{Enabled: true, Namespace: namespace},
 		Metrics:                 operatorBindAddress{fmt.Sprintf(":%d", metricsPort)},
 		Health:                  operatorBindAddress{fmt.Sprintf(":%d", healthPort)},
@@ -81,6 +105,8 @@ func operatorConfigMap(namespace string, args *PlatformArgs) (*corev1.ConfigMap,
 		GracefulShutdownTimeout: gracefulShutdownTimeout,
 		LeaseService: operatorLeaseService{
 			Image: args.Operator.LeaseServiceImage, MaxConcurrentReconciles: concurrency,
+			TLS: args.Operator.leaseTLS(), ProvisionEtcd: args.Operator.ProvisionEtcd,
+			OperatorChanges: args.Operator.OperatorChanges,
 		},
 		ZooKeeper: args.Operator.ZooKeeper.section(),
 	})
@@ -95,6 +121,38 @@ func operatorConfigMap(namespace string, args *PlatformArgs) (*corev1.ConfigMap,
 		Data:       map[string]string{operatorConfigFile: string(content)},
 		Immutable:  new(true),
 	}, nil
+}
+
+// watchMarker tells the operator of a namespace, for as long as it exists. One object a namespace, and not a list in the
+// configuration: an update changes objects before it deletes any, so a list would be shorter before a tenant's objects go, and
+// their finalizers would wait for an operator that looks elsewhere.
+func watchMarker(namespace, watched string) *corev1.ConfigMap {
+	labels := operatorLabels()
+	labels[crds.WatchLabel] = watched
+	return &corev1.ConfigMap{
+		TypeMeta:   kube.Type(corev1.SchemeGroupVersion, "ConfigMap"),
+		ObjectMeta: objectMeta(namespace, "holdfast-watch-"+watched, labels),
+	}
+}
+
+// operatorClusterName is the name of what the operator has that is in no namespace. There may be several operators.
+func operatorClusterName(namespace string) string { return operatorName + "-" + namespace }
+
+func operatorClusterRole(namespace string) *rbacv1.ClusterRole {
+	return &rbacv1.ClusterRole{
+		TypeMeta:   kube.Type(rbacv1.SchemeGroupVersion, "ClusterRole"),
+		ObjectMeta: objectMeta("", operatorClusterName(namespace), operatorLabels()),
+		Rules:      crds.ClusterRules(),
+	}
+}
+
+func operatorClusterRoleBinding(namespace string) *rbacv1.ClusterRoleBinding {
+	return &rbacv1.ClusterRoleBinding{
+		TypeMeta:   kube.Type(rbacv1.SchemeGroupVersion, "ClusterRoleBinding"),
+		ObjectMeta: objectMeta("", operatorClusterName(namespace), operatorLabels()),
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: operatorClusterName(namespace)},
+		Subjects:   []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Name: operatorName, Namespace: namespace}},
+	}
 }
 
 func operatorLabels() map[string]string {

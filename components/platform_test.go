@@ -44,7 +44,7 @@ func TestPlatformHasEverythingTheOperatorNeeds(t *testing.T) {
 	platform := s.find("Platform", "holdfast")
 	require.ElementsMatch(t, []string{
 		"CustomResourceDefinition", "Deployment", "ConfigMap", "Namespace", "Service", "ServiceAccount", "NetworkPolicy",
-		"Role", "RoleBinding",
+		"Role", "RoleBinding", "ClusterRole", "ClusterRoleBinding",
 	}, slices.Compact(s.kinds(platform)), "one or more of each")
 	namespace := s.find("Namespace", "holdfast-namespace")
 	require.Equal(t, "holdfast-system", at(namespace, "metadata", "name"))
@@ -111,23 +111,26 @@ func TestPlatformConfigurationRollsTheOperator(t *testing.T) {
 	}
 	one := recordPlatform(t, nil)
 	same := recordPlatform(t, func(a *components.PlatformArgs) { a.Operator.Replicas = 3 })
-	other := recordPlatform(t, func(a *components.PlatformArgs) { a.TenantNamespaces = []string{"team-a"} })
+	fewer := recordPlatform(t, func(a *components.PlatformArgs) { a.TenantNamespaces = []string{"team-a"} })
+	other := recordPlatform(t, func(a *components.PlatformArgs) { a.Operator.LogLevel = "debug" })
 	require.Contains(t, mounted(one), "holdfast-operator-")
 	require.Equal(t, mounted(one), mounted(same), "what is not in the file does not roll the pods")
+	require.Equal(t, mounted(one), mounted(fewer), "tenants come and go while the operator runs")
 	require.NotEqual(t, mounted(one), mounted(other))
 
 	content, _ := at(one.find("ConfigMap", "holdfast-configmap"), "data", "operator.yaml").(string)
 	var config map[string]any
 	require.NoError(t, yaml.Unmarshal([]byte(content), &config))
 	require.Equal(t, map[string]any{
-		"apiVersion":              "config.dist.system/v1alpha1",
-		"kind":                    "OperatorConfig",
-		"namespaces":              []any{"team-a", "team-b"},
-		"leaderElection":          map[string]any{"enabled": true, "namespace": "holdfast-system"},
-		"metrics":                 map[string]any{"bindAddress": ":8080"},
-		"health":                  map[string]any{"bindAddress": ":8081"},
-		"log":                     map[string]any{"level": "info"},
-		"gracefulShutdownTimeout": "20s",
+		"apiVersion":               "config.dist.system/v1alpha1",
+		"kind":                     "OperatorConfig",
+		"namespaces":               []any{},
+		"namespacesFromConfigMaps": true,
+		"leaderElection":           map[string]any{"enabled": true, "namespace": "holdfast-system"},
+		"metrics":                  map[string]any{"bindAddress": ":8080"},
+		"health":                   map[string]any{"bindAddress": ":8081"},
+		"log":                      map[string]any{"level": "info"},
+		"gracefulShutdownTimeout":  "20s",
 		"leaseService": map[string]any{
 			"image": "holdfast.local/lease-service:1", "maxConcurrentReconciles": float64(4),
 		},
@@ -148,6 +151,23 @@ func TestPlatformServesItsOwnNamespaceWhenItHasNoTenants(t *testing.T) {
 	require.Len(t, rules(recordPlatform(t, nil)), len(crds.OperatorRules()))
 	alone := recordPlatform(t, func(a *components.PlatformArgs) { a.TenantNamespaces = nil })
 	require.Len(t, rules(alone), len(crds.OperatorRules())+len(crds.TenantRules()))
+	require.Equal(t, "holdfast-system",
+		at(alone.find("ConfigMap", "holdfast-watch-holdfast-system"), "metadata", "labels", crds.WatchLabel))
+}
+
+// Each namespace has a marker of its own, so that it can go after the namespace has.
+func TestPlatformTellsTheOperatorOfEachNamespace(t *testing.T) {
+	s := recordPlatform(t, nil)
+	for _, namespace := range []string{"team-a", "team-b"} {
+		marker := s.find("ConfigMap", "holdfast-watch-"+namespace)
+		require.Equal(t, namespace, at(marker, "metadata", "labels", crds.WatchLabel))
+		require.Equal(t, "holdfast-system", at(marker, "metadata", "namespace"))
+	}
+	role, binding := s.find("ClusterRole", "holdfast-clusterrole"), s.find("ClusterRoleBinding", "holdfast-clusterrolebinding")
+	rules, _ := at(role, "rules").([]any)
+	require.Len(t, rules, len(crds.ClusterRules()))
+	require.Equal(t, at(role, "metadata", "name"), at(binding, "roleRef", "name"))
+	require.Equal(t, "holdfast-system", at(binding, "subjects", 0, "namespace"))
 }
 
 func TestPlatformArgoCDApplication(t *testing.T) {
@@ -160,7 +180,10 @@ func TestPlatformArgoCDApplication(t *testing.T) {
 	require.Equal(t, "argocd", at(application, "metadata", "namespace"))
 	require.Equal(t, map[string]any{
 		"automated":   map[string]any{"prune": true, "selfHeal": true},
-		"syncOptions": []any{"CreateNamespace=true", "ServerSideApply=true"},
+		"syncOptions": []any{"CreateNamespace=true", "ServerSideApply=true", "PruneLast=true", "FailOnSharedResource=true"},
+		"retry": map[string]any{
+			"limit": int64(10), "refresh": true, "backoff": map[string]any{"duration": "5s", "factor": int64(2), "maxDuration": "1m"},
+		},
 	}, at(application, "spec", "syncPolicy"))
 	require.Equal(t, map[string]any{"server": "https://kubernetes.default.svc", "namespace": "holdfast-system"},
 		at(application, "spec", "destination"))

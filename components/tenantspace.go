@@ -11,6 +11,7 @@ import (
 
 	"github.com/holdfast-io/holdfast/components/kube"
 	"github.com/holdfast-io/holdfast/crds"
+	"github.com/holdfast-io/holdfast/operator/api/v1alpha1"
 )
 
 const tenantSpaceType = "holdfast:index:TenantSpace"
@@ -27,11 +28,19 @@ type TenantSpaceArgs struct {
 	OperatorNamespace string
 	// Quota limits what the namespace may hold in total. Empty: no quota.
 	Quota corev1.ResourceList
+	// TokenReview lets the pods of the tenant's LeaseService ask the API server whose a ServiceAccount token is, as its
+	// spec.auth.tokenReview needs: a ClusterRoleBinding, which the operator cannot make.
+	TokenReview bool
+	// Team are the users, groups and ServiceAccounts who may manage the tenant's custom resources in the namespace
+	// themselves. None: whoever has rights in the namespace already.
+	Team []rbacv1.Subject
+	// Limits is what the LeaseServices in the namespace may ask for; the API server refuses others. Nil: no limits.
+	Limits *TenantLimits
 }
 
 // TenantSpace is a namespace prepared for one tenant: Pod Security "restricted", a quota, network policies that close it
-// to every other namespace, and the operator's Role. It comes before the operator learns of the namespace, for an
-// operator that watches what it may not list never becomes ready.
+// to every other namespace, and the operator's Role. It should depend on the [Platform] whose operator watches it: when the
+// tenant goes, the operator is then there until the namespace has gone.
 type TenantSpace struct {
 	pulumi.ResourceState
 
@@ -59,10 +68,15 @@ func NewTenantSpace(
 		if err != nil {
 			return nil, err
 		}
-		within = append(within, pulumi.DependsOn([]pulumi.Resource{ns}))
+		// What is in the namespace goes with it. Were it deleted first, the operator would lose its Role before the
+		// namespace's objects are deleted, some of which wait for it.
+		within = append(within, pulumi.DependsOn([]pulumi.Resource{ns}), pulumi.DeletedWith(ns))
 		space.Namespace = after(ns, namespace)
 	}
 	if _, err := own.addAll(tenantSpaceObjects(namespace, args), within...); err != nil {
+		return nil, err
+	}
+	if _, err := own.addAll(append(limitObjects(namespace, args), reviewObjects(namespace, args)...)); err != nil { // no part of the namespace
 		return nil, err
 	}
 	return space, ctx.RegisterResourceOutputs(space, pulumi.Map{"namespace": space.Namespace})
@@ -82,14 +96,31 @@ func tenantSpaceObjects(namespace string, args *TenantSpaceArgs) []child {
 		{"operator-role", role(objectMeta(namespace, operatorName, labels), crds.TenantRules())},
 		{"operator-rolebinding", roleBinding(objectMeta(namespace, operatorName, labels), operatorNamespace)},
 	}
-	if len(args.Quota) > 0 {
+	if quota := spaceQuota(args); len(quota) > 0 {
 		objects = append(objects, child{"quota", &corev1.ResourceQuota{
 			TypeMeta:   kube.Type(corev1.SchemeGroupVersion, "ResourceQuota"),
 			ObjectMeta: objectMeta(namespace, "tenant", labels),
-			Spec:       corev1.ResourceQuotaSpec{Hard: args.Quota},
+			Spec:       corev1.ResourceQuotaSpec{Hard: quota},
 		}})
 	}
-	return objects
+	return append(objects, teamObjects(namespace, args)...)
+}
+
+// reviewObjects bind the role that every cluster has for those who review tokens. It tells nothing but whose a token is and
+// what somebody may do.
+func reviewObjects(namespace string, args *TenantSpaceArgs) []child {
+	if !args.TokenReview {
+		return nil
+	}
+	service := LeaseServiceName(args.Tenant)
+	return []child{{"token-review", &rbacv1.ClusterRoleBinding{
+		TypeMeta:   kube.Type(rbacv1.SchemeGroupVersion, "ClusterRoleBinding"),
+		ObjectMeta: objectMeta("", "holdfast-token-review-"+namespace+"-"+service, tenantLabels(args.Tenant)),
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "system:auth-delegator"},
+		Subjects: []rbacv1.Subject{{
+			Kind: rbacv1.ServiceAccountKind, Name: service + v1alpha1.LeaseServiceAccountSuffix, Namespace: namespace,
+		}},
+	}}}
 }
 
 func defaultDenyPolicy(meta metav1.ObjectMeta) *networkingv1.NetworkPolicy {

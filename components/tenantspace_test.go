@@ -38,6 +38,7 @@ func TestTenantSpaceIsClosedAndServed(t *testing.T) {
 	for _, res := range s.resources {
 		if at(res, "metadata", "namespace") == "team-a" {
 			require.True(t, s.before(namespace, res), "the namespace before %s", res.URN)
+			require.Equal(t, namespace.URN, res.DeletedWith, "the namespace takes %s along", res.URN)
 		}
 	}
 }

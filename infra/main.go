@@ -15,6 +15,6 @@ func main() {
 		if err != nil {
 			return err
 		}
-		return platform.Deploy(ctx, config)
+		return platform.Run(ctx, config)
 	}, platform.WithConfig(func(v map[string]string, s []string) { values, secretKeys = v, s }))
 }

@@ -2,11 +2,20 @@ package render
 
 import (
 	"fmt"
+	"maps"
 	"path"
 	"slices"
 	"strings"
 
 	"sigs.k8s.io/yaml"
+
+	"github.com/holdfast-io/holdfast/operator/api/v1alpha1"
+)
+
+// CRDFolder is the folder of the CustomResourceDefinitions, and ClusterFolder that of other objects without a namespace.
+const (
+	CRDFolder     = "crds"
+	ClusterFolder = "cluster"
 )
 
 // Manifest is one file.
@@ -15,7 +24,21 @@ type Manifest struct {
 	Path string
 	// Content is the YAML of one object.
 	Content []byte
+	// Object is that object, a tree as in [Resource].
+	Object map[string]any
+	// URN of the resource that registered it.
+	URN string
 }
+
+// Folder is the folder of the manifest.
+func (m Manifest) Folder() string { return path.Dir(m.Path) }
+
+// Annotations by which Argo CD and Flux learn what Pulumi knows from a resource's options.
+const (
+	annotationSyncWave    = "argocd.argoproj.io/sync-wave"
+	annotationSyncOptions = "argocd.argoproj.io/sync-options"
+	annotationFluxPrune   = "kustomize.toolkit.fluxcd.io/prune"
+)
 
 // firstKinds are applied before all others, in this order; lastKinds after all others.
 var (
@@ -29,6 +52,10 @@ var (
 // Manifests turns the objects among the resources into files, one an object: CRDs in the folder "crds", everything else
 // in a folder a namespace. The names of the files begin with a number by which they sort in the order to apply them.
 // What is meant for Pulumi's provider alone is left out. The same resources give the same bytes.
+//
+// Argo CD applies a folder in waves and waits for the health of each: the namespace, what pods need, the pods, and last
+// the custom resources; it prunes the other way round. Flux has that order built in. An object that the stack retains
+// on delete is one that neither may prune.
 func Manifests(resources []Resource) ([]Manifest, error) {
 	var manifests []Manifest
 	for _, res := range resources {
@@ -57,26 +84,28 @@ func manifestOf(res Resource) (Manifest, error) {
 	if kind == "" || name == "" {
 		return Manifest{}, fmt.Errorf("kind %q and metadata.name %q must both be set", kind, name)
 	}
-	dropPulumiAnnotations(metadata)
+	annotate(metadata, kind, res)
 	content, err := yaml.Marshal(res.Fields)
 	if err != nil {
 		return Manifest{}, fmt.Errorf("encode: %w", err)
 	}
 	file := fmt.Sprintf("%02d-%s-%s.yaml", rank(kind), strings.ToLower(kind), name)
-	return Manifest{Path: path.Join(folder(kind, name, metadata), file), Content: content}, nil
+	return Manifest{
+		Path: path.Join(folder(kind, name, metadata), file), Content: content, Object: res.Fields, URN: res.URN,
+	}, nil
 }
 
 func folder(kind, name string, metadata map[string]any) string {
 	switch kind {
 	case "CustomResourceDefinition":
-		return "crds"
+		return CRDFolder
 	case "Namespace":
 		return name
 	}
 	if namespace, _ := metadata["namespace"].(string); namespace != "" {
 		return namespace
 	}
-	return "cluster"
+	return ClusterFolder
 }
 
 func rank(kind string) int {
@@ -86,14 +115,38 @@ func rank(kind string) int {
 	return len(firstKinds) + 1 + slices.Index(lastKinds, kind) // an unknown kind comes between the two
 }
 
-func dropPulumiAnnotations(metadata map[string]any) {
+// annotate exchanges what Pulumi's provider reads for what Argo CD and Flux read.
+func annotate(metadata map[string]any, kind string, res Resource) {
 	annotations, _ := metadata["annotations"].(map[string]any)
-	for key := range annotations {
-		if strings.HasPrefix(key, "pulumi.com/") {
-			delete(annotations, key)
-		}
+	if annotations == nil {
+		annotations = map[string]any{}
+	}
+	maps.DeleteFunc(annotations, func(key string, _ any) bool { return strings.HasPrefix(key, "pulumi.com/") })
+	if wave := syncWave(kind, res.Fields); wave != "" {
+		annotations[annotationSyncWave] = wave
+	}
+	if res.RetainOnDelete {
+		annotations[annotationSyncOptions] = "Prune=false,Delete=false"
+		annotations[annotationFluxPrune] = "disabled"
 	}
 	if len(annotations) == 0 {
 		delete(metadata, "annotations")
+		return
+	}
+	metadata["annotations"] = annotations
+}
+
+// syncWave is empty for wave 0, the default. There are few waves, since Argo CD pauses for two seconds after each.
+func syncWave(kind string, fields map[string]any) string {
+	apiVersion, _ := fields["apiVersion"].(string)
+	switch {
+	case kind == "Namespace":
+		return "-1"
+	case kind == "Deployment", kind == "StatefulSet":
+		return "1"
+	case strings.HasPrefix(apiVersion, v1alpha1.GroupVersion.Group+"/"):
+		return "2"
+	default:
+		return ""
 	}
 }

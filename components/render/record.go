@@ -35,6 +35,8 @@ type Resource struct {
 	Dependencies []string
 	// RetainOnDelete tells whether the object stays when the resource goes.
 	RetainOnDelete bool
+	// DeletedWith is the URN of the resource that takes the object along when it goes, so that it is not deleted itself.
+	DeletedWith string
 	// Version is the version of the provider asked for; empty for a component.
 	Version string
 	// CreateTimeout is the time an update waits for a new object, such as "5m"; empty for the provider's default.
@@ -75,6 +77,7 @@ func (r *recorder) NewResource(args pulumi.MockResourceArgs) (string, resource.P
 		Parent:         rpc.GetParent(),
 		Dependencies:   slices.Sorted(slices.Values(rpc.GetDependencies())),
 		RetainOnDelete: rpc.GetRetainOnDelete(),
+		DeletedWith:    rpc.GetDeletedWith(),
 		Version:        rpc.GetVersion(),
 		CreateTimeout:  rpc.GetCustomTimeouts().GetCreate(),
 	}

@@ -3,26 +3,22 @@ package platform
 import (
 	"encoding/json"
 	"fmt"
-	"maps"
-	"slices"
 	"strings"
 
 	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
 	corev1 "k8s.io/api/core/v1"
-	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
-	utiljson "k8s.io/apimachinery/pkg/util/json"
 
 	"github.com/holdfast-io/holdfast/components"
 	"github.com/holdfast-io/holdfast/operator/api/v1alpha1"
 	"github.com/holdfast-io/holdfast/stacks/internal/configschema"
 )
 
-const keyPrefix = "holdfast:"
-
 // Config is the configuration of the platform stack: the keys of the namespace "holdfast:" in Pulumi.<stack>.yaml.
 type Config struct {
+	// Ownership is who owns the objects, of those tenants too that do not say it themselves.
 	Ownership    string       `json:"ownership"`
+	GitOps       *GitOps      `json:"gitops"`
 	Namespace    string       `json:"namespace"`
 	Operator     Operator     `json:"operator"`
 	LeaseService LeaseService `json:"leaseService"`
@@ -31,6 +27,7 @@ type Config struct {
 	DevEtcd      *DevEtcd     `json:"devEtcd"`
 	ArgoCD       *ArgoCD      `json:"argocd"`
 	Tenants      []Tenant     `json:"tenants"`
+	SelfService  []Space      `json:"selfService"`
 }
 
 // Operator configures the operator's Deployment.
@@ -46,6 +43,19 @@ type LeaseService struct {
 	// Image of a LeaseService that names none.
 	Image                   string `json:"image"`
 	MaxConcurrentReconciles int    `json:"maxConcurrentReconciles"`
+	// TLS of a LeaseService that says nothing of it.
+	TLS LeaseServiceTLS `json:"tls"`
+	// ProvisionEtcd: the operator keeps a user of etcd for each LeaseService.
+	ProvisionEtcd bool `json:"provisionEtcd"`
+	// OperatorChanges is when pods are replaced because another operator makes them otherwise.
+	OperatorChanges string `json:"operatorChanges"`
+}
+
+// LeaseServiceTLS says whether and how the operator issues certificates.
+type LeaseServiceTLS struct {
+	// Enabled; nil means true.
+	Enabled             *bool  `json:"enabled"`
+	CertificateLifetime string `json:"certificateLifetime"`
 }
 
 // ZooKeeper configures how the operator uses ZooKeeper.
@@ -81,29 +91,43 @@ type ArgoCD struct {
 	DestinationNamespace string `json:"destinationNamespace"`
 }
 
+// GitOps says where the objects are kept whose owner is GitOps.
+type GitOps struct {
+	Flavour   components.GitOpsFlavour `json:"flavour"`
+	Namespace string                   `json:"namespace"`
+	RepoURL   string                   `json:"repoURL"`
+	// Path of the rendered manifests in the repository.
+	Path       string `json:"path"`
+	Revision   string `json:"revision"`
+	SecretName string `json:"secretName"`
+	// Cascade lets objects go from the cluster with their Application or Kustomization.
+	Cascade bool `json:"cascade"`
+	// Await lets an update wait until Git is in effect; nil means true.
+	Await *bool `json:"await"`
+	// InstallHealth teaches Argo CD the health of the kinds.
+	InstallHealth bool `json:"installHealth"`
+	// RevisionManagedByGuard leaves the revision of Applications to a ReleaseGuard.
+	RevisionManagedByGuard bool `json:"revisionManagedByGuard"`
+}
+
 // Tenant is one tenant: a few keys of its own, and every field of a LeaseService's spec under its own name.
 type Tenant struct {
 	Name            string              `json:"name"`
 	Namespace       string              `json:"namespace"`
 	CreateNamespace *bool               `json:"createNamespace"`
+	Ownership       string              `json:"ownership"`
+	Autoscaled      bool                `json:"autoscaled"`
 	UseDevEtcd      bool                `json:"useDevEtcd"`
 	Quota           corev1.ResourceList `json:"quota"`
 
 	v1alpha1.LeaseServiceSpec `json:",inline"`
+
+	// pinned says that the tenant names its owner itself.
+	pinned bool
 }
 
 // ConfigError lists everything that is wrong with a stack's configuration.
-type ConfigError struct{ Problems []configschema.Problem }
-
-// Error has a line for each problem.
-func (e *ConfigError) Error() string {
-	lines := make([]string, 0, len(e.Problems)+1)
-	lines = append(lines, fmt.Sprintf("the stack's configuration has %d problem(s):", len(e.Problems)))
-	for _, problem := range e.Problems {
-		lines = append(lines, "  "+keyPrefix+problem.String())
-	}
-	return strings.Join(lines, "\n")
-}
+type ConfigError = configschema.Error
 
 // WithConfig is a Pulumi run option that hands the stack's raw configuration to set. It is how a program sees all of its
 // keys, misspelt ones included: a Pulumi context only answers for keys that it is asked for.
@@ -115,7 +139,7 @@ func WithConfig(set func(values map[string]string, secretKeys []string)) pulumi.
 // string, JSON, by full key. Keys of other namespaces are passed over. Every problem is in the one [ConfigError].
 func ParseConfig(values map[string]string, secretKeys []string) (*Config, error) {
 	schema := Schema()
-	tree, problems := readTree(schema, values, secretKeys)
+	tree, problems := configschema.ReadTree(schema, values, secretKeys)
 	problems = append(problems, configschema.Validate(schema, tree)...)
 	config, err := decode(tree)
 	if err == nil {
@@ -140,48 +164,46 @@ func decode(tree map[string]any) (*Config, error) {
 	return config, nil
 }
 
-// readTree makes one tree of the values. What cannot be read is left out of it.
-func readTree(
-	schema *apiextensionsv1.JSONSchemaProps, values map[string]string, secretKeys []string,
-) (map[string]any, []configschema.Problem) {
-	tree := map[string]any{}
-	var problems []configschema.Problem
-	for _, full := range slices.Sorted(maps.Keys(values)) {
-		key, ours := strings.CutPrefix(full, keyPrefix)
-		if !ours {
-			continue
-		}
-		if slices.Contains(secretKeys, full) {
-			problems = append(problems, configschema.Problem{Path: key, Message: "holds an encrypted value, but nothing " +
-				"here is secret and all of it is shown in plain text: put the secret into a Kubernetes Secret"})
-			continue
-		}
-		value := any(values[full])
-		if property, known := schema.Properties[key]; known && property.Type != "string" {
-			var decoded any
-			if err := utiljson.Unmarshal([]byte(values[full]), &decoded); err == nil {
-				value = decoded
-			}
-		}
-		tree[key] = value
-	}
-	return tree, problems
-}
-
 func (c *Config) setDefaults() {
 	for i := range c.Tenants {
 		tenant := &c.Tenants[i]
 		if tenant.Namespace == "" {
 			tenant.Namespace = tenant.Name
 		}
-		if tenant.Replicas == 0 {
+		tenant.pinned = tenant.Ownership != ""
+		if !tenant.pinned {
+			tenant.Ownership = c.Ownership
+		}
+		if tenant.Replicas == 0 && !tenant.Autoscaled {
 			tenant.Replicas = 1
 		}
 		if tenant.LeaseTTLSeconds == 0 {
 			tenant.LeaseTTLSeconds = v1alpha1.DefaultLeaseTTLSeconds
 		}
 	}
+	for i := range c.SelfService {
+		if space := &c.SelfService[i]; space.Namespace == "" {
+			space.Namespace = space.Name
+		}
+	}
 	if c.DevEtcd != nil && c.DevEtcd.Namespace == "" {
 		c.DevEtcd.Namespace = components.DefaultDevEtcdNamespace
 	}
+	if c.GitOps != nil {
+		c.GitOps.setDefaults()
+	}
 }
+
+func (g *GitOps) setDefaults() {
+	g.Path = strings.Trim(g.Path, "/")
+	if g.Revision == "" {
+		g.Revision = defaultRevision
+	}
+	if g.Namespace == "" {
+		g.Namespace = map[components.GitOpsFlavour]string{
+			components.GitOpsArgoCD: "argocd", components.GitOpsFlux: "flux-system",
+		}[g.Flavour]
+	}
+}
+
+const defaultRevision = "main"

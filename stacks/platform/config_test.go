@@ -72,13 +72,36 @@ func TestParseConfigRefuses(t *testing.T) {
 		want    []string
 	}{
 		{"an unknown key", map[string]string{"tenats": `[]`}, []string{
-			`tenats: is not a known key; allowed: argocd, crds, devEtcd, leaseService, namespace, operator, ownership, tenants, zookeeper`,
+			`tenats: is not a known key; allowed: argocd, crds, devEtcd, gitops, leaseService, namespace, operator, ownership, selfService, tenants, zookeeper`,
 		}},
 		{"what is missing", map[string]string{"operator": `{}`, "leaseService": ""}, []string{
 			`leaseService: is required`, `operator.image: is required`,
 		}},
-		{"another owner", map[string]string{"ownership": "gitops"}, []string{
-			`ownership: "gitops" is not allowed; allowed: pulumi`,
+		{"another owner", map[string]string{"ownership": "terraform"}, []string{
+			`ownership: "terraform" is not allowed; allowed: pulumi, gitops`,
+		}},
+		{"GitOps without a repository", map[string]string{"ownership": "gitops", "argocd": `{"repoURL": "https://g", "path": "p"}`}, []string{
+			`gitops: is missing, but GitOps is the owner by ownership: say which repository it keeps`,
+			`argocd: is an Application that Pulumi owns, but ownership is gitops: put the Application into Git, or leave argocd out`,
+		}},
+		{"a tenant in a repository that is not named", map[string]string{"tenants": `[{"name": "a", "ownership": "gitops"}, {"name": "b"}]`}, []string{
+			`gitops: is missing, but GitOps is the owner by tenants[0] (a): ownership: say which repository it keeps`,
+		}},
+		{"what the flavour Flux has not", map[string]string{"gitops": `{"flavour": "flux", "repoURL": "https://g", "installHealth": true, "revisionManagedByGuard": true}`}, []string{
+			`gitops.path: is required`,
+			`gitops.installHealth: is true, but is for flavour argocd only; leave it out`,
+			`gitops.revisionManagedByGuard: is true, but is for flavour argocd only; leave it out`,
+		}},
+		{"what the flavour Argo CD has not", map[string]string{"gitops": `{"flavour": "argocd", "repoURL": "https://g", "path": "p", "secretName": "s"}`}, []string{
+			`gitops.secretName: "s" is for flavour flux only: Argo CD finds credentials by the repository's URL`,
+		}},
+		{"a folder that is another's", map[string]string{"tenants": `[{"name": "crds"}, {"name": "a", "namespace": "cluster"}]`}, []string{
+			`tenants[0] (crds): namespace: "crds" is taken by the folder of the CRDs; each needs its own`,
+			`tenants[1] (a): namespace: "cluster" is taken by the folder of what has no namespace; each needs its own`,
+		}},
+		{"a number that an autoscaler owns", map[string]string{"tenants": `[{"name": "a", "autoscaled": true, "replicas": 2, "etcdEndpoints": ["http://e:1"]}, {"name": "b", "autoscaled": true}]`}, []string{
+			`tenants[0] (a): replicas: 2 cannot be set together with autoscaled: the autoscaler owns the number`,
+			`tenants[1] (b): etcdEndpoints: is missing, but replicas that an autoscaler adds need an etcd they share`,
 		}},
 		{"a string for a list", map[string]string{"tenants": "team-a"}, []string{
 			`tenants: "team-a" is a string, but must be a list`,

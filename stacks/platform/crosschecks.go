@@ -2,19 +2,23 @@ package platform
 
 import (
 	"fmt"
-	"maps"
-	"slices"
 	"strings"
 
-	corev1 "k8s.io/api/core/v1"
-
+	"github.com/holdfast-io/holdfast/components"
+	"github.com/holdfast-io/holdfast/components/render"
 	"github.com/holdfast-io/holdfast/stacks/internal/configschema"
+	"github.com/holdfast-io/holdfast/stacks/internal/selfservice"
 )
 
 // crossChecks finds what no schema can: rules that tie several keys together.
 func crossChecks(c *Config) []configschema.Problem {
 	var problems []configschema.Problem
-	names, namespaces := map[string]string{}, map[string]string{c.Namespace: "the operator"}
+	names, namespaces := map[string]string{}, map[string]string{
+		c.Namespace: "the operator",
+		// The rendered manifests have a folder a namespace, beside these two.
+		render.CRDFolder:     "the folder of the CRDs",
+		render.ClusterFolder: "the folder of what has no namespace",
+	}
 	if c.DevEtcd != nil {
 		problems = claim(problems, namespaces, "devEtcd", "namespace", c.DevEtcd.Namespace)
 	}
@@ -26,13 +30,67 @@ func crossChecks(c *Config) []configschema.Problem {
 		if len(problems) == before || tenant.Namespace != tenant.Name { // one problem for one mistake
 			problems = claim(problems, namespaces, path, "namespace", tenant.Namespace)
 		}
-		for _, rule := range []tenantRule{checkEtcd, checkStorage, checkQuota} {
+		for _, rule := range []tenantRule{checkEtcd, checkReplicas, checkStorage, checkQuota} {
 			if key, message := rule(c, tenant); message != "" {
 				problems = append(problems, configschema.Problem{Path: configschema.Field(path, key), Message: message})
 			}
 		}
 	}
+	problems = append(problems, checkSpaces(c, namespaces)...)
+	problems = append(problems, leaseServiceChecks(c)...)
+	return append(problems, gitOpsChecks(c)...)
+}
+
+func leaseServiceChecks(c *Config) []configschema.Problem {
+	plain := c.LeaseService.TLS.Enabled != nil && !*c.LeaseService.TLS.Enabled
+	if c.LeaseService.ProvisionEtcd && plain {
+		return []configschema.Problem{{
+			Path: "leaseService.provisionEtcd", Message: "is true, which needs leaseService.tls.enabled: passwords are derived from the same seed as certificates",
+		}}
+	}
+	return nil
+}
+
+func gitOpsChecks(c *Config) []configschema.Problem {
+	var problems []configschema.Problem
+	add := func(path, format string, args ...any) {
+		problems = append(problems, configschema.Problem{Path: path, Message: fmt.Sprintf(format, args...)})
+	}
+	if owned := gitOpsOwned(c); len(owned) > 0 && c.GitOps == nil {
+		add("gitops", "is missing, but GitOps is the owner by %s: say which repository it keeps", strings.Join(owned, ", "))
+	}
+	if c.Ownership == OwnershipGitOps && c.ArgoCD != nil {
+		add("argocd", "is an Application that Pulumi owns, but ownership is gitops: put the Application into Git, or leave argocd out")
+	}
+	if g := c.GitOps; g != nil && g.Flavour == components.GitOpsFlux {
+		for _, key := range []struct {
+			name string
+			set  bool
+		}{{"installHealth", g.InstallHealth}, {"revisionManagedByGuard", g.RevisionManagedByGuard}} {
+			if key.set {
+				add("gitops."+key.name, "is true, but is for flavour argocd only; leave it out")
+			}
+		}
+	}
+	if g := c.GitOps; g != nil && g.Flavour == components.GitOpsArgoCD && g.SecretName != "" {
+		add("gitops.secretName", "%q is for flavour flux only: Argo CD finds credentials by the repository's URL", g.SecretName)
+	}
 	return problems
+}
+
+// gitOpsOwned lists the keys by which GitOps owns something.
+func gitOpsOwned(c *Config) []string {
+	var keys []string
+	if c.Ownership == OwnershipGitOps {
+		keys = append(keys, "ownership")
+	}
+	for i := range c.Tenants {
+		if t := &c.Tenants[i]; t.Ownership == OwnershipGitOps && c.Ownership != OwnershipGitOps {
+			path := configschema.Item("tenants", i, map[string]any{"name": t.Name})
+			keys = append(keys, configschema.Field(path, "ownership"))
+		}
+	}
+	return keys
 }
 
 // claim notes that owner takes value, or adds a problem when another has taken it.
@@ -61,12 +119,21 @@ func checkEtcd(c *Config, t *Tenant) (key, message string) {
 		return "useDevEtcd", "cannot be true together with etcdEndpoints; keep one of them"
 	case t.UseDevEtcd && c.DevEtcd == nil:
 		return "useDevEtcd", "is true, but the stack has no devEtcd; configure holdfast:devEtcd or give etcdEndpoints"
+	case t.Autoscaled && !t.UseDevEtcd && len(t.EtcdEndpoints) == 0:
+		return "etcdEndpoints", "is missing, but replicas that an autoscaler adds need an etcd they share"
 	case t.Replicas > 1 && !t.UseDevEtcd && len(t.EtcdEndpoints) == 0:
 		return "etcdEndpoints", fmt.Sprintf(
 			"is missing, but %d replicas need an etcd they share; only 1 replica may run an etcd of its own", t.Replicas)
 	default:
 		return "", ""
 	}
+}
+
+func checkReplicas(_ *Config, t *Tenant) (key, message string) {
+	if t.Autoscaled && t.Replicas != 0 {
+		return "replicas", fmt.Sprintf("%d cannot be set together with autoscaled: the autoscaler owns the number", t.Replicas)
+	}
+	return "", ""
 }
 
 func checkStorage(_ *Config, t *Tenant) (key, message string) {
@@ -78,30 +145,7 @@ func checkStorage(_ *Config, t *Tenant) (key, message string) {
 
 // checkQuota finds compute resources that the quota counts and the pods do not declare: Kubernetes would refuse the pods.
 func checkQuota(_ *Config, t *Tenant) (key, message string) {
-	var missing []string
-	for _, name := range slices.Sorted(maps.Keys(t.Quota)) {
-		side, resource, found := strings.Cut(string(name), ".")
-		declared := t.Resources.Requests
-		switch {
-		case found && side == "limits":
-			declared = t.Resources.Limits
-		case found && side == "requests":
-		case name == corev1.ResourceCPU || name == corev1.ResourceMemory:
-			side, resource = "requests", string(name)
-		default:
-			continue
-		}
-		if resource != string(corev1.ResourceCPU) && resource != string(corev1.ResourceMemory) {
-			continue
-		}
-		_, ok := declared[corev1.ResourceName(resource)]
-		if side == "requests" && !ok {
-			_, ok = t.Resources.Limits[corev1.ResourceName(resource)] // a request defaults to the limit
-		}
-		if !ok {
-			missing = append(missing, side+"."+resource)
-		}
-	}
+	missing := selfservice.Undeclared(t.Quota, t.Resources)
 	if len(missing) == 0 {
 		return "", ""
 	}

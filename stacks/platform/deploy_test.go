@@ -38,15 +38,19 @@ func TestDeployOrdersTenantsAroundTheOperator(t *testing.T) {
 	stack := recordStack(t, map[string]string{"devEtcd": `{"image": "holdfast.local/etcd:dev"}`, "tenants": twoTenants})
 	deployment := stack["Deployment holdfast-deployment"]
 	require.NotEmpty(t, deployment.URN)
-	for _, tenant := range []string{"team-a", "team-b"} {
-		binding := stack["RoleBinding "+tenant+"-operator-rolebinding"]
-		require.Contains(t, deployment.Dependencies, binding.URN,
-			"an operator told of a namespace it may not list would never be ready")
+	for tenant, namespace := range map[string]string{"team-a": "team-a", "team-b": "b"} {
+		binding, made := stack["RoleBinding "+tenant+"-operator-rolebinding"], stack["Namespace "+tenant+"-namespace"]
+		marker := stack["ConfigMap holdfast-watch-"+namespace]
+		require.NotEmpty(t, marker.URN)
+		require.Contains(t, stack["TenantSpace "+tenant].Dependencies, marker.URN,
+			"when the tenant goes, the operator watches until the namespace has gone")
+		require.Contains(t, stack["TenantSpace "+tenant].Dependencies, deployment.URN)
+		require.Equal(t, made.URN, binding.DeletedWith, "the Role goes with the namespace, and not before its objects do")
 		component, service := stack["LeaseTenant "+tenant], stack["LeaseService "+tenant+"-leaseservice"]
 		require.Equal(t, component.URN, service.Parent)
 		require.Contains(t, component.Dependencies, deployment.URN)
 		require.Contains(t, component.Dependencies, binding.URN,
-			"when the tenant goes, the operator has forgotten it, and only this keeps the Role until the object is gone")
+			"only this keeps the Role until the object is gone")
 		require.Contains(t, component.Dependencies, stack["StatefulSet dev-etcd-statefulset"].URN)
 	}
 	require.Contains(t, deployment.Dependencies, stack["CustomResourceDefinition holdfast-crd-leaseservices"].URN)
@@ -69,7 +73,13 @@ func TestDeployGivesTheDevelopmentEtcdToWhoAsks(t *testing.T) {
 func TestDeployTellsTheOperatorItsNamespaces(t *testing.T) {
 	stack := recordStack(t, map[string]string{"tenants": `[{"name": "team-a"}, {"name": "team-b", "namespace": "b"}]`})
 	data, _ := stack["ConfigMap holdfast-configmap"].Fields["data"].(map[string]any)
-	require.Contains(t, data["operator.yaml"], "namespaces:\n- team-a\n- b\n")
+	require.Contains(t, data["operator.yaml"], "namespaces: []\nnamespacesFromConfigMaps: true\n")
+	for _, namespace := range []string{"team-a", "b"} {
+		metadata, _ := stack["ConfigMap holdfast-watch-"+namespace].Fields["metadata"].(map[string]any)
+		labels, _ := metadata["labels"].(map[string]any)
+		require.Equal(t, namespace, labels["dist.system/watch-namespace"])
+		require.Equal(t, "holdfast-system", metadata["namespace"])
+	}
 }
 
 func TestDeployTellsTheOperatorOfZooKeeper(t *testing.T) {

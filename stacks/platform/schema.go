@@ -1,175 +1,119 @@
 package platform
 
 import (
-	"encoding/json"
 	"maps"
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 
-	"github.com/holdfast-io/holdfast/crds"
+	"github.com/holdfast-io/holdfast/components"
 	"github.com/holdfast-io/holdfast/operator/api/v1alpha1"
+	"github.com/holdfast-io/holdfast/stacks/internal/configschema"
 )
 
-// OwnershipPulumi is the owner of a stack's objects that "ownership" may name.
-const OwnershipPulumi = "pulumi"
+// The owners of objects that "ownership" may name.
+const (
+	// OwnershipPulumi has the objects in the stack's state.
+	OwnershipPulumi = "pulumi"
+	// OwnershipGitOps has them in Git; the stack holds what makes Argo CD or Flux keep them.
+	OwnershipGitOps = "gitops"
+)
 
 const (
-	dnsLabelPattern = `^[a-z]([-a-z0-9]*[a-z0-9])?$`
-	dnsLabelAllowed = "allowed are lower case letters, digits and '-', beginning with a letter and not ending in '-'"
-	quantityPattern = `^([0-9]+(\.[0-9]*)?|\.[0-9]+)([KMGTPE]i|[numkMGTPE]|[eE][+-]?[0-9]+)?$`
 	// zooKeeperServers is the beginning of an expression.
 	zooKeeperServers = `^[^\s,/]+(,[^\s,/]+)*`
 	zooKeeperPath    = `(/[^\s/]+)+`
-	// maxTenantName is the longest name that a LeaseService may have.
-	maxTenantName   = 52
-	maxLabel        = 63
-	maxReplicas     = 9
-	maxReconciles   = 64
-	maxImageLength  = 512
-	leaseServiceCRD = "leaseservices.dist.system"
+	maxReplicas      = 9
+	maxReconciles    = 64
+	leaseServiceCRD  = "leaseservices.dist.system"
 )
 
 // Schema describes the configuration; a tenant's keys include the whole spec of a LeaseService, bounds and all, as its
 // CRD has it.
 func Schema() *apiextensionsv1.JSONSchemaProps {
-	spec := leaseServiceSpecSchema()
+	spec := configschema.SpecOf(leaseServiceCRD, v1alpha1.GroupVersion.Version)
 	resources := spec.Properties["resources"]
-	return object([]string{"operator", "leaseService"}, props{
-		"ownership": enum(OwnershipPulumi),
-		"namespace": dnsLabel(maxLabel),
-		"operator": *object([]string{"image"}, props{
-			"image":     text(maxImageLength),
-			"replicas":  integer(1, maxReplicas),
+	return configschema.Object([]string{"operator", "leaseService"}, configschema.Properties{
+		"ownership": configschema.Enum(OwnershipPulumi, OwnershipGitOps),
+		"gitops":    *gitOpsSchema(),
+		"namespace": configschema.DNSLabel(configschema.MaxLabel),
+		"operator": *configschema.Object([]string{"image"}, configschema.Properties{
+			"image":     configschema.Text(configschema.MaxImageLength),
+			"replicas":  configschema.Integer(1, maxReplicas),
 			"resources": resources,
-			"logLevel":  enum("debug", "info", "warn", "error"),
+			"logLevel":  configschema.Enum("debug", "info", "warn", "error"),
 		}),
-		"leaseService": *object([]string{"image"}, props{
-			"image":                   text(maxImageLength),
-			"maxConcurrentReconciles": integer(1, maxReconciles),
+		"leaseService": *configschema.Object([]string{"image"}, configschema.Properties{
+			"image":                   configschema.Text(configschema.MaxImageLength),
+			"maxConcurrentReconciles": configschema.Integer(1, maxReconciles),
+			"tls": *configschema.Object(nil, configschema.Properties{
+				"enabled":             configschema.Boolean(),
+				"certificateLifetime": configschema.Matching(`^[1-9][0-9]*h$`, "allowed are whole hours, such as 2160h"),
+			}),
+			"provisionEtcd":   configschema.Boolean(),
+			"operatorChanges": configschema.Enum("Approve", "Automatic"),
 		}),
 		"zookeeper": *zooKeeperSchema(),
-		"crds":      *object(nil, props{"retainOnDelete": boolean()}),
-		"devEtcd": *object([]string{"image"}, props{
-			"image":            text(maxImageLength),
-			"namespace":        dnsLabel(maxLabel),
-			"storage":          quantity(),
-			"storageClassName": text(maxLabel),
+		"crds":      *configschema.Object(nil, configschema.Properties{"retainOnDelete": configschema.Boolean()}),
+		"devEtcd": *configschema.Object([]string{"image"}, configschema.Properties{
+			"image":            configschema.Text(configschema.MaxImageLength),
+			"namespace":        configschema.DNSLabel(configschema.MaxLabel),
+			"storage":          configschema.Quantity(),
+			"storageClassName": configschema.Text(configschema.MaxLabel),
 			"resources":        resources,
 		}),
-		"argocd": *object([]string{"repoURL", "path"}, props{
-			"name":                 dnsLabel(maxLabel),
-			"namespace":            dnsLabel(maxLabel),
-			"project":              text(maxLabel),
-			"repoURL":              text(maxImageLength),
-			"path":                 text(maxImageLength),
-			"targetRevision":       text(maxImageLength),
-			"destinationNamespace": dnsLabel(maxLabel),
+		"argocd": *configschema.Object([]string{"repoURL", "path"}, configschema.Properties{
+			"name":                 configschema.DNSLabel(configschema.MaxLabel),
+			"namespace":            configschema.DNSLabel(configschema.MaxLabel),
+			"project":              configschema.Text(configschema.MaxLabel),
+			"repoURL":              configschema.Text(configschema.MaxImageLength),
+			"path":                 configschema.Text(configschema.MaxImageLength),
+			"targetRevision":       configschema.Text(configschema.MaxImageLength),
+			"destinationNamespace": configschema.DNSLabel(configschema.MaxLabel),
 		}),
-		"tenants": list(tenantSchema(spec)),
+		"tenants":     configschema.List(tenantSchema(spec)),
+		"selfService": selfServiceSchema(spec),
+	})
+}
+
+func gitOpsSchema() *apiextensionsv1.JSONSchemaProps {
+	return configschema.Object([]string{"flavour", "repoURL", "path"}, configschema.Properties{
+		"flavour":                configschema.Enum(string(components.GitOpsArgoCD), string(components.GitOpsFlux)),
+		"namespace":              configschema.DNSLabel(configschema.MaxLabel),
+		"repoURL":                configschema.Text(configschema.MaxImageLength),
+		"path":                   configschema.Text(configschema.MaxImageLength),
+		"revision":               configschema.Text(configschema.MaxImageLength),
+		"secretName":             configschema.DNSLabel(configschema.MaxLabel),
+		"cascade":                configschema.Boolean(),
+		"await":                  configschema.Boolean(),
+		"installHealth":          configschema.Boolean(),
+		"revisionManagedByGuard": configschema.Boolean(),
 	})
 }
 
 // zooKeeperSchema refuses what the operator would not start with.
 func zooKeeperSchema() *apiextensionsv1.JSONSchemaProps {
-	return object(nil, props{
-		"connectString":    matching(zooKeeperServers+zooKeeperPath+"?$", "allowed are servers and a chroot, such as zk-0:2181,zk-1:2181/apps"),
-		"credentialSecret": dnsLabel(maxLabel),
-		"grants": list(object([]string{"namespaces", "paths"}, props{
-			"namespaces": someOf(matching(`^(\*|[a-z0-9]([-a-z0-9]*[a-z0-9])?)$`, `allowed is the name of a namespace, or "*" for every one`)),
-			"ensembles":  list(new(matching(zooKeeperServers+"$", "allowed are servers without a chroot, such as zk-0:2181,zk-1:2181"))),
-			"paths":      someOf(matching("^(/|"+zooKeeperPath+")$", `allowed is an absolute path without a "/" at the end, or "/" for all`)),
+	return configschema.Object(nil, configschema.Properties{
+		"connectString":    configschema.Matching(zooKeeperServers+zooKeeperPath+"?$", "allowed are servers and a chroot, such as zk-0:2181,zk-1:2181/apps"),
+		"credentialSecret": configschema.DNSLabel(configschema.MaxLabel),
+		"grants": configschema.List(configschema.Object([]string{"namespaces", "paths"}, configschema.Properties{
+			"namespaces": configschema.SomeOf(configschema.Matching(`^(\*|[a-z0-9]([-a-z0-9]*[a-z0-9])?)$`, `allowed is the name of a namespace, or "*" for every one`)),
+			"ensembles":  configschema.List(new(configschema.Matching(zooKeeperServers+"$", "allowed are servers without a chroot, such as zk-0:2181,zk-1:2181"))),
+			"paths":      configschema.SomeOf(configschema.Matching("^(/|"+zooKeeperPath+")$", `allowed is an absolute path without a "/" at the end, or "/" for all`)),
 		})),
 	})
 }
 
 func tenantSchema(spec apiextensionsv1.JSONSchemaProps) *apiextensionsv1.JSONSchemaProps {
-	all := props{}
+	all := configschema.Properties{}
 	maps.Copy(all, spec.Properties)
-	maps.Copy(all, props{
-		"name":            dnsLabel(maxTenantName),
-		"namespace":       dnsLabel(maxLabel),
-		"createNamespace": boolean(),
-		"useDevEtcd":      boolean(),
-		"quota":           quantities(),
+	maps.Copy(all, configschema.Properties{
+		"name":            configschema.DNSLabel(configschema.MaxTenantName),
+		"namespace":       configschema.DNSLabel(configschema.MaxLabel),
+		"createNamespace": configschema.Boolean(),
+		"ownership":       configschema.Enum(OwnershipPulumi, OwnershipGitOps),
+		"autoscaled":      configschema.Boolean(),
+		"useDevEtcd":      configschema.Boolean(),
+		"quota":           configschema.Quantities(),
 	})
-	return object([]string{"name"}, all)
-}
-
-// leaseServiceSpecSchema is empty when there is no such CRD, which a test excludes.
-func leaseServiceSpecSchema() apiextensionsv1.JSONSchemaProps {
-	for _, crd := range crds.All() {
-		if crd.Name != leaseServiceCRD {
-			continue
-		}
-		for _, version := range crd.Spec.Versions {
-			if version.Name == v1alpha1.GroupVersion.Version && version.Schema != nil {
-				return version.Schema.OpenAPIV3Schema.Properties["spec"]
-			}
-		}
-	}
-	return apiextensionsv1.JSONSchemaProps{}
-}
-
-type props = map[string]apiextensionsv1.JSONSchemaProps
-
-func object(required []string, properties props) *apiextensionsv1.JSONSchemaProps {
-	return &apiextensionsv1.JSONSchemaProps{Type: "object", Required: required, Properties: properties}
-}
-
-func list(item *apiextensionsv1.JSONSchemaProps) apiextensionsv1.JSONSchemaProps {
-	return apiextensionsv1.JSONSchemaProps{
-		Type: "array", Items: &apiextensionsv1.JSONSchemaPropsOrArray{Schema: item},
-	}
-}
-
-// someOf is a list that must not be empty.
-func someOf(item apiextensionsv1.JSONSchemaProps) apiextensionsv1.JSONSchemaProps {
-	items := list(&item)
-	items.MinItems = new(int64(1))
-	return items
-}
-
-func text(maxLength int64) apiextensionsv1.JSONSchemaProps {
-	return apiextensionsv1.JSONSchemaProps{Type: "string", MinLength: new(int64(1)), MaxLength: new(maxLength)}
-}
-
-func dnsLabel(maxLength int64) apiextensionsv1.JSONSchemaProps {
-	return apiextensionsv1.JSONSchemaProps{
-		Type: "string", MaxLength: new(maxLength), Pattern: dnsLabelPattern, Description: dnsLabelAllowed,
-	}
-}
-
-func matching(pattern, allowed string) apiextensionsv1.JSONSchemaProps {
-	return apiextensionsv1.JSONSchemaProps{Type: "string", Pattern: pattern, Description: allowed}
-}
-
-func integer(least, most float64) apiextensionsv1.JSONSchemaProps {
-	return apiextensionsv1.JSONSchemaProps{Type: "integer", Minimum: new(least), Maximum: new(most)}
-}
-
-func boolean() apiextensionsv1.JSONSchemaProps {
-	return apiextensionsv1.JSONSchemaProps{Type: "boolean"}
-}
-
-func quantity() apiextensionsv1.JSONSchemaProps {
-	return apiextensionsv1.JSONSchemaProps{XIntOrString: true, Pattern: quantityPattern}
-}
-
-func quantities() apiextensionsv1.JSONSchemaProps {
-	value := quantity()
-	return apiextensionsv1.JSONSchemaProps{
-		Type: "object", AdditionalProperties: &apiextensionsv1.JSONSchemaPropsOrBool{Allows: true, Schema: &value},
-	}
-}
-
-func enum(values ...string) apiextensionsv1.JSONSchemaProps {
-	schema := apiextensionsv1.JSONSchemaProps{Type: "string"}
-	for _, value := range values {
-		raw, err := json.Marshal(value)
-		if err != nil {
-			continue // a string always has a JSON form
-		}
-		schema.Enum = append(schema.Enum, apiextensionsv1.JSON{Raw: raw})
-	}
-	return schema
+	return configschema.Object([]string{"name"}, all)
 }

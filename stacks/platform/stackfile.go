@@ -4,12 +4,16 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
 
 	"sigs.k8s.io/yaml"
+
+	"github.com/holdfast-io/holdfast/stacks/internal/configschema"
 )
 
 // StackFile reads a Pulumi.<stack>.yaml into the values that Pulumi would hand the program: strings as they are,
-// everything else as JSON. It refuses encrypted values, for which Pulumi's own passphrase would be needed.
+// everything else as JSON. Of keys that are this program's it refuses encrypted values, for which Pulumi's own passphrase
+// would be needed; those of others it leaves out.
 func StackFile(data []byte) (map[string]string, error) {
 	var file struct {
 		Config map[string]any `json:"config"`
@@ -24,6 +28,9 @@ func StackFile(data []byte) (map[string]string, error) {
 			continue
 		}
 		if object, ok := value.(map[string]any); ok && len(object) == 1 && object["secure"] != nil {
+			if !strings.HasPrefix(key, configschema.KeyPrefix) {
+				continue
+			}
 			return nil, fmt.Errorf("%s: %w", key, errEncrypted)
 		}
 		encoded, err := json.Marshal(value)

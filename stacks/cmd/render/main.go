@@ -14,8 +14,6 @@ import (
 	"path/filepath"
 	"slices"
 
-	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
-
 	"github.com/holdfast-io/holdfast/components/render"
 	"github.com/holdfast-io/holdfast/stacks/platform"
 )
@@ -65,11 +63,7 @@ func run(o options) (int, error) {
 	if err != nil {
 		return 0, err
 	}
-	resources, err := render.Record(func(ctx *pulumi.Context) error { return platform.Deploy(ctx, config) })
-	if err != nil {
-		return 0, err
-	}
-	manifests, err := render.Manifests(resources)
+	manifests, err := platform.RenderManifests(config)
 	if err != nil {
 		return 0, err
 	}

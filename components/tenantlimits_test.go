@@ -1,0 +1,100 @@
+package components_test
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	rbacv1 "k8s.io/api/rbac/v1"
+
+	"github.com/holdfast-io/holdfast/components"
+	"github.com/holdfast-io/holdfast/operator/api/v1alpha1"
+)
+
+func TestLimitsNameTheFieldAndWhatIsAllowed(t *testing.T) {
+	limits := components.TenantLimits{
+		Replicas:        &components.Range{Min: 2, Max: 3},
+		LeaseTTLSeconds: &components.Range{Max: 30},
+		Images:          []string{"registry.example.com/holdfast/*", "other:1"},
+		EtcdEndpoints:   []string{"https://etcd:2379"},
+	}
+	for _, tc := range []struct {
+		name string
+		spec v1alpha1.LeaseServiceSpec
+		want []string
+	}{
+		{
+			"all within",
+			v1alpha1.LeaseServiceSpec{
+				Replicas: 3, LeaseTTLSeconds: 30, Image: "registry.example.com/holdfast/lease-service:v2",
+				EtcdEndpoints: []string{"https://etcd:2379"}, Etcd: &v1alpha1.LeaseServiceEtcd{Prefix: "/holdfast/apps/locks/"},
+			},
+			nil,
+		},
+		{
+			"the API's defaults count",
+			v1alpha1.LeaseServiceSpec{},
+			[]string{
+				"replicas: 1 is below 2, the least that the platform allows",
+				"leaseTTLSeconds: 60 is above 30, the most that the platform allows",
+			},
+		},
+		{
+			"everything else",
+			v1alpha1.LeaseServiceSpec{
+				Replicas: 4, LeaseTTLSeconds: 1, Image: "registry.example.com/holdfast", EtcdEndpoints: []string{"https://etcd:2379", "http://mine:1"},
+				Etcd: &v1alpha1.LeaseServiceEtcd{Prefix: "/holdfast/apps-2/"},
+			},
+			[]string{
+				"replicas: 4 is above 3, the most that the platform allows",
+				`image: "registry.example.com/holdfast" is not allowed; allowed: registry.example.com/holdfast/*, other:1`,
+				`etcdEndpoints[1]: "http://mine:1" is not allowed; allowed: https://etcd:2379`,
+				`etcd.prefix: "/holdfast/apps-2/" is not allowed; it must begin with /holdfast/apps/`,
+			},
+		},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			var got []string
+			for _, problem := range limits.Check("apps", &tc.spec) {
+				got = append(got, problem.Error())
+			}
+			require.Equal(t, tc.want, got)
+		})
+	}
+}
+
+func TestNoLimitsStillKeepTheImageAndTheKeys(t *testing.T) {
+	spec := v1alpha1.LeaseServiceSpec{Replicas: 100, EtcdEndpoints: []string{"http://any:1"}}
+	require.Empty(t, components.TenantLimits{}.Check("apps", &spec))
+	spec.Image = "mine:1"
+	spec.Etcd = &v1alpha1.LeaseServiceEtcd{Prefix: "/holdfast/other/"}
+	problems := components.TenantLimits{}.Check("apps", &spec)
+	require.Len(t, problems, 2)
+	require.EqualError(t, problems[0], `image: "mine:1" is not allowed; leave it out, for the platform's own`)
+}
+
+func TestTenantSpaceForATeam(t *testing.T) {
+	team := []rbacv1.Subject{{Kind: "Group", APIGroup: rbacv1.GroupName, Name: "team-a"}}
+	s := recordSpace(t, components.TenantSpaceArgs{
+		Tenant: "team-a", Namespace: "apps", Team: team, Limits: &components.TenantLimits{LeaseServices: 2},
+	})
+	s.requireSound()
+	require.Equal(t, map[string]any{"count/leaseservices.dist.system": "2"}, at(s.find("ResourceQuota", "team-a-quota"), "spec", "hard"))
+	binding := s.find("RoleBinding", "team-a-team-rolebinding")
+	require.Equal(t, []any{map[string]any{"kind": "Group", "apiGroup": "rbac.authorization.k8s.io", "name": "team-a"}}, at(binding, "subjects"))
+	rules, _ := at(s.find("Role", "team-a-team-role"), "rules").([]any)
+	for _, rule := range rules {
+		require.NotContains(t, rule.(map[string]any)["resources"], "secrets", "a team reads no Secrets by this Role")
+		require.NotContains(t, rule.(map[string]any)["verbs"], "*")
+	}
+	policy, space := s.find("ValidatingAdmissionPolicy", "team-a-limits"), s.find("Namespace", "team-a-namespace")
+	require.Empty(t, policy.DeletedWith, "the limits have no namespace, and do not go with one")
+	require.NotContains(t, policy.Dependencies, space.URN)
+	require.Equal(t, map[string]any{"kubernetes.io/metadata.name": "apps"},
+		at(s.find("ValidatingAdmissionPolicyBinding", "team-a-limits-binding"), "spec", "matchResources", "namespaceSelector", "matchLabels"))
+}
+
+func TestTenantSpaceForNobodyHasNeitherRoleNorLimits(t *testing.T) {
+	names := recordSpace(t, components.TenantSpaceArgs{Tenant: "team-a"}).names()
+	require.NotContains(t, names, "kubernetes:rbac.authorization.k8s.io/v1:Role team-a-team-role")
+	require.NotContains(t, names, "kubernetes:admissionregistration.k8s.io/v1:ValidatingAdmissionPolicy team-a-limits")
+}

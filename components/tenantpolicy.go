@@ -1,0 +1,128 @@
+package components
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+
+	admissionv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/holdfast-io/holdfast/components/kube"
+	"github.com/holdfast-io/holdfast/operator/api/v1alpha1"
+)
+
+// limitObjects make the API server itself hold the limits of a namespace, whoever writes and with whatever tool.
+func limitObjects(namespace string, args *TenantSpaceArgs) []child {
+	if args.Limits == nil {
+		return nil
+	}
+	name := kube.Name(kube.MaxNameLength, "holdfast-limits", namespace)
+	meta := objectMeta("", name, tenantLabels(args.Tenant))
+	return []child{
+		{"limits", &admissionv1.ValidatingAdmissionPolicy{
+			TypeMeta:   kube.Type(admissionv1.SchemeGroupVersion, "ValidatingAdmissionPolicy"),
+			ObjectMeta: meta,
+			Spec: admissionv1.ValidatingAdmissionPolicySpec{
+				FailurePolicy: new(admissionv1.Fail),
+				MatchConstraints: &admissionv1.MatchResources{
+					ResourceRules: []admissionv1.NamedRuleWithOperations{{RuleWithOperations: admissionv1.RuleWithOperations{
+						Operations: []admissionv1.OperationType{admissionv1.Create, admissionv1.Update},
+						Rule: admissionv1.Rule{
+							APIGroups: []string{v1alpha1.GroupVersion.Group}, APIVersions: []string{"*"},
+							Resources: []string{"leaseservices"}, Scope: new(admissionv1.NamespacedScope),
+						},
+					}}},
+					MatchPolicy: new(admissionv1.Equivalent),
+				},
+				Validations: args.Limits.validations(namespace),
+			},
+		}},
+		{"limits-binding", &admissionv1.ValidatingAdmissionPolicyBinding{
+			TypeMeta:   kube.Type(admissionv1.SchemeGroupVersion, "ValidatingAdmissionPolicyBinding"),
+			ObjectMeta: meta,
+			Spec: admissionv1.ValidatingAdmissionPolicyBindingSpec{
+				PolicyName:        name,
+				ValidationActions: []admissionv1.ValidationAction{admissionv1.Deny},
+				MatchResources: &admissionv1.MatchResources{
+					NamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{corev1.LabelMetadataName: namespace}},
+				},
+			},
+		}},
+	}
+}
+
+// validations are the limits in CEL. What the API server defaults is there when it validates.
+func (l TenantLimits) validations(namespace string) []admissionv1.Validation {
+	var list []admissionv1.Validation
+	add := func(field, expression, allowed string) {
+		list = append(list, admissionv1.Validation{
+			Expression: expression,
+			Message:    fmt.Sprintf("spec.%s is outside of what the platform allows in this namespace: %s", field, allowed),
+			Reason:     new(metav1.StatusReasonForbidden),
+		})
+	}
+	addRange := func(field string, limit *Range) {
+		if expression, allowed := limit.cel("object.spec." + field); expression != "" {
+			add(field, expression, allowed)
+		}
+	}
+	addRange("replicas", l.Replicas)
+	addRange("leaseTTLSeconds", l.LeaseTTLSeconds)
+	add("image", "!has(object.spec.image) || object.spec.image == '' || "+celImages(l.Images), l.allowedImages())
+	if len(l.EtcdEndpoints) > 0 {
+		add("etcdEndpoints", "!has(object.spec.etcdEndpoints) || object.spec.etcdEndpoints.all(e, e in "+celTexts(l.EtcdEndpoints)+")",
+			"allowed: "+strings.Join(l.EtcdEndpoints, ", "))
+	}
+	add("etcd.prefix",
+		"!has(object.spec.etcd) || !has(object.spec.etcd.prefix) || object.spec.etcd.prefix == '' || object.spec.etcd.prefix.startsWith("+celText(ownPrefix(namespace))+")",
+		"it must begin with "+ownPrefix(namespace))
+	return list
+}
+
+func (r *Range) cel(value string) (expression, allowed string) {
+	if r == nil {
+		return "", ""
+	}
+	var terms, words []string
+	if r.Min > 0 {
+		terms, words = append(terms, fmt.Sprintf("%s >= %d", value, r.Min)), append(words, fmt.Sprintf("at least %d", r.Min))
+	}
+	if r.Max > 0 {
+		terms, words = append(terms, fmt.Sprintf("%s <= %d", value, r.Max)), append(words, fmt.Sprintf("at most %d", r.Max))
+	}
+	return strings.Join(terms, " && "), strings.Join(words, ", ")
+}
+
+func celImages(images []string) string {
+	terms := make([]string, 0, len(images))
+	for _, image := range images {
+		if start, open := strings.CutSuffix(image, "*"); open {
+			terms = append(terms, "object.spec.image.startsWith("+celText(start)+")")
+		} else {
+			terms = append(terms, "object.spec.image == "+celText(image))
+		}
+	}
+	if len(terms) == 0 {
+		return "false"
+	}
+	return strings.Join(terms, " || ")
+}
+
+func celTexts(texts []string) string {
+	quoted := make([]string, 0, len(texts))
+	for _, text := range texts {
+		quoted = append(quoted, celText(text))
+	}
+	return "[" + strings.Join(quoted, ", ") + "]"
+}
+
+// celText is a text as CEL writes it: JSON's escapes are among CEL's.
+func celText(text string) string {
+	quoted, err := json.Marshal(text)
+	if err != nil {
+		return `""` // a string always has a JSON form
+	}
+	return string(quoted)
+}

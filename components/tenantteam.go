@@ -1,0 +1,61 @@
+package components
+
+import (
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+
+	"github.com/holdfast-io/holdfast/components/kube"
+	"github.com/holdfast-io/holdfast/operator/api/v1alpha1"
+)
+
+// teamName is the name of the objects that let a team keep its tenant by itself.
+const teamName = "holdfast-team"
+
+// countLeaseServices is the entry of a quota that counts LeaseServices.
+const countLeaseServices corev1.ResourceName = "count/leaseservices.dist.system"
+
+// teamObjects let the team manage the custom resources of its namespace, within limits, and see what becomes of them.
+// Nothing else: no Secrets, no Roles, nothing outside of the namespace.
+func teamObjects(namespace string, args *TenantSpaceArgs) []child {
+	if len(args.Team) == 0 {
+		return nil
+	}
+	labels := tenantLabels(args.Tenant)
+	return []child{
+		{"team-role", role(objectMeta(namespace, teamName, labels), teamRules())},
+		{"team-rolebinding", &rbacv1.RoleBinding{
+			TypeMeta:   kube.Type(rbacv1.SchemeGroupVersion, "RoleBinding"),
+			ObjectMeta: objectMeta(namespace, teamName, labels),
+			RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: teamName},
+			Subjects:   args.Team,
+		}},
+	}
+}
+
+func teamRules() []rbacv1.PolicyRule {
+	read := []string{"get", "list", "watch"}
+	group := []string{v1alpha1.GroupVersion.Group}
+	return []rbacv1.PolicyRule{
+		{
+			APIGroups: group, Resources: []string{"leaseservices", "zookeeperconfigs"},
+			Verbs: []string{"get", "list", "watch", "create", "update", "patch", "delete"},
+		},
+		{APIGroups: []string{""}, Resources: []string{"pods", "events", "services", "resourcequotas"}, Verbs: read},
+		{APIGroups: []string{""}, Resources: []string{"pods/log"}, Verbs: []string{"get"}},
+		{APIGroups: []string{"apps"}, Resources: []string{"statefulsets"}, Verbs: read},
+	}
+}
+
+// spaceQuota is the quota of a namespace, with its limit of LeaseServices in it.
+func spaceQuota(args *TenantSpaceArgs) corev1.ResourceList {
+	quota := args.Quota.DeepCopy()
+	if args.Limits == nil || args.Limits.LeaseServices == 0 {
+		return quota
+	}
+	if quota == nil {
+		quota = corev1.ResourceList{}
+	}
+	quota[countLeaseServices] = *resource.NewQuantity(args.Limits.LeaseServices, resource.DecimalSI)
+	return quota
+}

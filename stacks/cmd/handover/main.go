@@ -1,0 +1,86 @@
+// Command handover moves what a stack deploys from Pulumi to GitOps (Argo CD or Flux), or back, without deleting or
+// restarting anything. It can be interrupted anywhere and run again; docs/handover.md tells the steps.
+//
+// usage: handover -to pulumi|gitops [-stack STACK] [-tenant NAME] [-dry-run] [-unlock] [-destroy]
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"syscall"
+	"time"
+
+	"github.com/holdfast-io/holdfast/stacks/internal/handover"
+)
+
+type options struct {
+	to      handover.Target
+	stack   string
+	tenant  string
+	project string // folder of Pulumi.yaml
+	file    string // the stack's file; empty means Pulumi.<stack>.yaml in project
+	gitURL  string // where this machine reads the repository; empty means the URL that the controllers use
+	dryRun  bool
+	unlock  bool
+	destroy bool
+	timeout time.Duration
+}
+
+func main() {
+	var o options
+	flag.Func("to", "who shall own the objects: pulumi or gitops; required", func(text string) error {
+		o.to = handover.Target(text)
+		return nil
+	})
+	flag.StringVar(&o.stack, "stack", "dev", "name of the stack")
+	flag.StringVar(&o.tenant, "tenant", "", "move this tenant alone (default: the platform, and every tenant that names no owner itself)")
+	flag.StringVar(&o.project, "project", ".", "folder of Pulumi.yaml")
+	flag.StringVar(&o.file, "config", "", "the stack's file (default Pulumi.<stack>.yaml); its ownership is changed")
+	flag.StringVar(&o.gitURL, "git-url", "", "where this machine reads the repository, if not where the cluster does")
+	flag.BoolVar(&o.dryRun, "dry-run", false, "say what would be done, and do nothing")
+	flag.BoolVar(&o.unlock, "unlock", false, "take the stack's lock from an update that was killed; make sure that none is running")
+	flag.BoolVar(&o.destroy, "destroy", false, "with -to pulumi: move everything, then destroy the stack")
+	flag.DurationVar(&o.timeout, "timeout", 20*time.Minute, "give up after this time")
+	flag.Parse()
+
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	err := run(ctx, o, os.Stdout)
+	stop()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "handover:", err)
+		os.Exit(1)
+	}
+}
+
+func (o *options) complete() error {
+	if o.to != handover.Pulumi && o.to != handover.GitOps {
+		return fmt.Errorf("-to is %q; allowed: %s, %s", o.to, handover.Pulumi, handover.GitOps)
+	}
+	if o.destroy && (o.to != handover.Pulumi || o.tenant != "") {
+		return errors.New("-destroy needs -to pulumi, and no -tenant: what Git keeps is taken back before it is destroyed")
+	}
+	if o.file == "" {
+		o.file = filepath.Join(o.project, "Pulumi."+o.stack+".yaml")
+	}
+	return nil
+}
+
+func run(ctx context.Context, o options, out io.Writer) error {
+	if err := o.complete(); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, o.timeout)
+	defer cancel()
+	m, err := begin(ctx, o, out)
+	if err != nil {
+		return err
+	}
+	err = m.move(ctx)
+	return errors.Join(err, m.close())
+}

@@ -1,0 +1,338 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
+
+	"github.com/holdfast-io/holdfast/components"
+	"github.com/holdfast-io/holdfast/components/render"
+	"github.com/holdfast-io/holdfast/stacks/internal/gitsource"
+	"github.com/holdfast-io/holdfast/stacks/internal/handover"
+	"github.com/holdfast-io/holdfast/stacks/internal/live"
+	"github.com/holdfast-io/holdfast/stacks/platform"
+)
+
+// mover is one handover: what moves, and the connections to what it is observed and changed by.
+type mover struct {
+	options options
+	out     io.Writer
+	stack   *stack
+	cluster *live.Cluster
+
+	units     []platform.Unit
+	manifests []map[string]any // of what moves
+	what      handover.Move
+	// files are the rendered manifests of what moves, as Git should hold them.
+	files gitsource.Files
+	// commit that Git's revision stands for; known when the target is GitOps.
+	commit string
+}
+
+func begin(ctx context.Context, o options, out io.Writer) (*mover, error) {
+	m := &mover{options: o, out: out}
+	file, config, err := m.read()
+	if err != nil {
+		return nil, err
+	}
+	if config.GitOps == nil {
+		return nil, fmt.Errorf("%s has no holdfast:gitops: say there which repository keeps the objects (docs/handover.md)", o.file)
+	}
+	if m.units, err = chooseUnits(config, o); err != nil {
+		return nil, err
+	}
+	if err := m.record(file, config); err != nil {
+		return nil, err
+	}
+	if o.to == handover.GitOps {
+		if err := m.checkGit(ctx, config.GitOps); err != nil {
+			return nil, err
+		}
+	}
+	if m.cluster, err = live.Connect(kubeContext(file)); err != nil {
+		return nil, err
+	}
+	m.stack, err = openStack(ctx, o)
+	return m, err
+}
+
+func (m *mover) close() error { return m.stack.close() }
+
+// read reads the stack's file as it is now.
+func (m *mover) read() ([]byte, *platform.Config, error) {
+	file, err := os.ReadFile(m.options.file)
+	if err != nil {
+		return nil, nil, fmt.Errorf("stack %q: %w", m.options.stack, err)
+	}
+	config, err := parse(file)
+	return file, config, err
+}
+
+func parse(file []byte) (*platform.Config, error) {
+	values, err := platform.StackFile(file)
+	if err != nil {
+		return nil, err
+	}
+	return platform.ParseConfig(values, nil)
+}
+
+// kubeContext is the context that Pulumi's provider is told to use; empty for the current one.
+func kubeContext(file []byte) string {
+	values, err := platform.StackFile(file)
+	if err != nil {
+		return "" // the file has been parsed before
+	}
+	return values["kubernetes:context"]
+}
+
+// chooseUnits says what moves.
+func chooseUnits(config *platform.Config, o options) ([]platform.Unit, error) {
+	if o.tenant == "" {
+		return slices.DeleteFunc(config.Units(), func(unit platform.Unit) bool {
+			return config.Pinned(unit) && !o.destroy
+		}), nil
+	}
+	unit := platform.TenantUnit(o.tenant)
+	if config.Owner(unit) == "" {
+		var names []string
+		for _, known := range config.Units()[1:] {
+			names = append(names, known.Tenant())
+		}
+		return nil, fmt.Errorf("-tenant is %q; allowed: %s", o.tenant, strings.Join(names, ", "))
+	}
+	return []platform.Unit{unit}, nil
+}
+
+// declare is the stack's file with the new owner in it.
+func (m *mover) declare(file []byte, config *platform.Config) ([]byte, error) {
+	var err error
+	for _, unit := range m.units {
+		// A tenant that names no owner follows the platform.
+		if unit != platform.PlatformUnit && m.options.tenant == "" && !config.Pinned(unit) {
+			continue
+		}
+		if file, err = handover.DeclareOwner(file, unit.Tenant(), m.options.to); err != nil {
+			return nil, err
+		}
+	}
+	return file, nil
+}
+
+// record runs the program without an engine, as it is in each phase.
+func (m *mover) record(file []byte, config *platform.Config) error {
+	declared, err := m.declare(file, config)
+	if err != nil {
+		return err
+	}
+	settled, err := parse(declared)
+	if err != nil {
+		return fmt.Errorf("with the new owner %s, %w", m.options.to, err)
+	}
+	resources, err := render.Record(deploy(config.OwnedByPulumi(), platform.Transit{}))
+	if err != nil {
+		return err
+	}
+	// Before the manifests are made, which leave out what only Pulumi's provider reads.
+	retained := map[string]bool{}
+	for _, res := range resources {
+		retained[res.URN] = res.RetainOnDelete
+	}
+	all, err := render.Manifests(resources)
+	if err != nil {
+		return err
+	}
+	folders := m.folders(config)
+	m.files = gitsource.Files{}
+	for _, manifest := range all {
+		if !slices.Contains(folders, manifest.Folder()) {
+			continue
+		}
+		m.files[manifest.Path] = manifest.Content
+		m.manifests = append(m.manifests, manifest.Object)
+		m.what.Objects = append(m.what.Objects, handover.Resource{URN: manifest.URN, Retained: retained[manifest.URN]})
+	}
+	if m.what.Shared, err = recordKeepers(config, m.transit()); err != nil {
+		return err
+	}
+	m.what.Settled, err = recordKeepers(settled, platform.Transit{})
+	return err
+}
+
+func (m *mover) folders(config *platform.Config) []string {
+	var folders []string
+	for _, unit := range m.units {
+		folders = append(folders, config.Folders(unit)...)
+	}
+	return folders
+}
+
+func (m *mover) transit() platform.Transit { return platform.Transit{Units: m.units, Shared: true} }
+
+func deploy(config *platform.Config, transit platform.Transit) pulumi.RunFunc {
+	return func(ctx *pulumi.Context) error { return platform.DeployInTransit(ctx, config, transit) }
+}
+
+func recordKeepers(config *platform.Config, transit platform.Transit) ([]handover.Resource, error) {
+	resources, err := render.Record(deploy(config, transit))
+	if err != nil {
+		return nil, err
+	}
+	var keepers []handover.Resource
+	for _, res := range resources {
+		if handover.IsKeeper(res.Type) {
+			keepers = append(keepers, handover.Resource{URN: res.URN, Type: res.Type, Fields: res.Fields})
+		}
+	}
+	return keepers, nil
+}
+
+// checkGit proves that Git holds what is rendered, and notes the commit.
+func (m *mover) checkGit(ctx context.Context, config *platform.GitOps) error {
+	url := m.options.gitURL
+	if url == "" {
+		url = config.RepoURL
+	}
+	files, commit, err := gitsource.Remote(ctx, url, config.Revision, config.Path)
+	if err != nil {
+		return err
+	}
+	var wrong []string
+	for name, content := range m.files {
+		if held, ok := files[name]; !ok {
+			wrong = append(wrong, name+" is missing")
+		} else if string(held) != string(content) {
+			wrong = append(wrong, name+" differs")
+		}
+	}
+	for name := range files {
+		if _, rendered := m.files[name]; !rendered && m.holds(path.Dir(name)) {
+			wrong = append(wrong, name+" is no longer rendered")
+		}
+	}
+	if len(wrong) > 0 {
+		slices.Sort(wrong)
+		return fmt.Errorf("%s at %s does not hold in %s what is rendered: run make render ENV=%s, commit and push\n  %s",
+			url, config.Revision, config.Path, m.options.stack, strings.Join(wrong, "\n  "))
+	}
+	m.commit = commit
+	m.say("Git: %s at %s is commit %s, and holds the %d manifests that are rendered", url, config.Revision, commit, len(m.files))
+	return nil
+}
+
+// holds reports whether a folder is one of those that move.
+func (m *mover) holds(folder string) bool {
+	for name := range m.files {
+		if path.Dir(name) == folder {
+			return true
+		}
+	}
+	return false
+}
+
+// move makes one step after the other, each decided by what is observed.
+func (m *mover) move(ctx context.Context) error {
+	if m.options.unlock {
+		if err := m.stack.unlock(ctx); err != nil {
+			return err
+		}
+	}
+	var last handover.View
+	var lastStep handover.Step
+	for {
+		view, err := m.observe(ctx)
+		if err != nil {
+			return err
+		}
+		step, err := handover.Next(m.options.to, view)
+		if err != nil {
+			return err
+		}
+		if m.options.dryRun {
+			return m.foretell(ctx, view)
+		}
+		if step == handover.StepDone {
+			return m.finish(ctx)
+		}
+		if step == lastStep && view == last {
+			return fmt.Errorf("step %q was made, but what is observed did not change: %+v", step, view)
+		}
+		if err := m.make(ctx, step); err != nil {
+			return fmt.Errorf("step %q: %w\nrun the same command again when that is put right; it goes on where it stopped", step, err)
+		}
+		last, lastStep = view, step
+	}
+}
+
+// owners are the former owner and the new one.
+func (m *mover) owners(config *platform.GitOps) (former, next live.Owner) {
+	keeper := live.ArgoCD()
+	if config.Flavour == components.GitOpsFlux {
+		keeper = live.Flux()
+	}
+	if m.options.to == handover.GitOps {
+		return live.Pulumi(), keeper
+	}
+	return keeper, live.Pulumi()
+}
+
+func (m *mover) say(format string, args ...any) { fmt.Fprintf(m.out, format+"\n", args...) }
+
+// finish proves that an ordinary update would change nothing.
+func (m *mover) finish(ctx context.Context) error {
+	_, config, err := m.read()
+	if err != nil {
+		return err
+	}
+	ops, err := m.stack.preview(ctx, m.options.file, deploy(config, platform.Transit{}))
+	if err != nil {
+		return err
+	}
+	for _, op := range ops {
+		if op.Kind != "same" && op.Kind != "read" && op.Kind != "refresh" {
+			return fmt.Errorf("pulumi preview would still %s %s", op.Kind, op.URN)
+		}
+	}
+	m.say("done: %s is the owner of %d objects; pulumi preview shows no changes", m.options.to, len(m.manifests))
+	if m.options.destroy {
+		m.say("destroy: deletes the stack's objects, custom resources first")
+		return m.stack.destroy(ctx)
+	}
+	return nil
+}
+
+var errWaiting = errors.New("not yet")
+
+// await polls until check returns nothing to wait for. What it waits for is shown when it changes.
+func (m *mover) await(ctx context.Context, timeout time.Duration, check func(context.Context) (waiting []string, err error)) error {
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	tick := time.NewTicker(time.Second)
+	defer tick.Stop()
+	var last string
+	for {
+		waiting, err := check(ctx)
+		if err != nil {
+			return err
+		}
+		if len(waiting) == 0 {
+			return nil
+		}
+		if now := strings.Join(waiting, "\n    "); now != last {
+			m.say("  waiting: %s", now)
+			last = now
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("%w: %w within %s:\n    %s", ctx.Err(), errWaiting, timeout, last)
+		case <-tick.C:
+		}
+	}
+}

@@ -1,0 +1,157 @@
+package handover
+
+import (
+	"encoding/json"
+	"fmt"
+	"reflect"
+	"strings"
+)
+
+// Resource is a resource of a stack: in its state, or as a program registers it.
+type Resource struct {
+	// URN identifies it.
+	URN string
+	// Type is its type token, such as "kubernetes:apps/v1:Deployment".
+	Type string
+	// Retained says that its object stays when the resource goes.
+	Retained bool
+	// Fields of the object.
+	Fields map[string]any
+}
+
+// IsKeeper reports whether a resource of the type makes Argo CD or Flux keep something.
+func IsKeeper(typeToken string) bool {
+	api, isKubernetes := strings.CutPrefix(typeToken, "kubernetes:")
+	group, _, _ := strings.Cut(api, "/")
+	return isKubernetes && (group == "argoproj.io" || strings.HasSuffix(group, ".toolkit.fluxcd.io"))
+}
+
+// State is what a stack's exported deployment holds.
+type State struct {
+	// Resources of providers; components have no object, and are left out.
+	Resources []Resource
+	// Pending counts the operations that an update began and, being killed, did not finish.
+	Pending int
+}
+
+// ParseState reads an exported deployment.
+func ParseState(deployment json.RawMessage) (State, error) {
+	var exported struct {
+		Resources []struct {
+			URN            string         `json:"urn"`
+			Type           string         `json:"type"`
+			Custom         bool           `json:"custom"`
+			Delete         bool           `json:"delete"`
+			RetainOnDelete bool           `json:"retainOnDelete"`
+			Inputs         map[string]any `json:"inputs"`
+		} `json:"resources"`
+		Pending []json.RawMessage `json:"pending_operations"`
+	}
+	if len(deployment) > 0 {
+		if err := json.Unmarshal(deployment, &exported); err != nil {
+			return State{}, fmt.Errorf("read the stack's state: %w", err)
+		}
+	}
+	state := State{Pending: len(exported.Pending)}
+	for _, res := range exported.Resources {
+		if res.Custom && !res.Delete {
+			state.Resources = append(state.Resources,
+				Resource{URN: res.URN, Type: res.Type, Retained: res.RetainOnDelete, Fields: res.Inputs})
+		}
+	}
+	return state, nil
+}
+
+// DropPending returns the deployment without the operations that were begun and not finished. Each of ours can be made
+// again: an object is created by server-side apply, whether it exists or not.
+func DropPending(deployment json.RawMessage) (json.RawMessage, error) {
+	var fields map[string]json.RawMessage
+	if err := json.Unmarshal(deployment, &fields); err != nil {
+		return nil, fmt.Errorf("read the stack's state: %w", err)
+	}
+	delete(fields, "pending_operations")
+	return json.Marshal(fields)
+}
+
+// Key is what two URNs of one resource have in common when a program is registered in stacks of different names.
+func Key(urn string) string {
+	parts := strings.SplitN(urn, "::", 3)
+	return parts[len(parts)-1]
+}
+
+// Move is what moves, as the program registers it in the two phases that matter.
+type Move struct {
+	// Objects that move, as an ordinary update registers them when all is Pulumi's.
+	Objects []Resource
+	// Shared and Settled are the keepers that [StepShare] and [StepSettle] leave in the state.
+	Shared, Settled []Resource
+}
+
+// ViewState fills in what is seen in the state.
+func (m *Move) ViewState(state State) View {
+	view := View{Objects: len(m.Objects)}
+	byKey := map[string]Resource{}
+	var keepers []Resource
+	for _, res := range state.Resources {
+		byKey[Key(res.URN)] = res
+		if IsKeeper(res.Type) {
+			keepers = append(keepers, res)
+		}
+	}
+	for _, object := range m.Objects {
+		held, ok := byKey[Key(object.URN)]
+		if !ok {
+			continue
+		}
+		view.InState++
+		if held.Retained {
+			view.Retained++
+		}
+		if held.Retained != object.Retained {
+			view.Unsettled++
+		}
+	}
+	view.Keeper = len(keepers) > 0
+	view.KeeperShared = sameKeepers(keepers, m.Shared)
+	view.KeeperSettled = sameKeepers(keepers, m.Settled)
+	return view
+}
+
+func sameKeepers(held, wanted []Resource) bool {
+	if len(held) != len(wanted) {
+		return false
+	}
+	byKey := map[string]Resource{}
+	for _, res := range held {
+		byKey[Key(res.URN)] = res
+	}
+	for _, want := range wanted {
+		have, ok := byKey[Key(want.URN)]
+		if !ok || !covers(have.Fields, want.Fields) {
+			return false
+		}
+	}
+	return true
+}
+
+// covers reports whether have holds all of want. The provider adds fields of its own to what a program registers; an
+// annotation or a finalizer that is no longer wanted is one too many all the same.
+func covers(have, want map[string]any) bool {
+	normal := func(fields map[string]any) any {
+		encoded, err := json.Marshal(fields)
+		if err != nil {
+			return nil
+		}
+		var decoded map[string]any
+		if err := json.Unmarshal(encoded, &decoded); err != nil {
+			return nil
+		}
+		for key := range decoded {
+			if strings.HasPrefix(key, "__") {
+				delete(decoded, key)
+			}
+		}
+		return decoded
+	}
+	return reflect.DeepEqual(normal(have), normal(want))
+}

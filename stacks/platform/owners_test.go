@@ -1,0 +1,176 @@
+package platform
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
+	"github.com/stretchr/testify/require"
+
+	"github.com/holdfast-io/holdfast/components/render"
+)
+
+const gitOps = `{"flavour": "argocd", "repoURL": "https://git.example.com/x.git", "path": "/stacks/gitops/dev/", "cascade": true}`
+
+func ownersConfig(t *testing.T, ownership, ofTenantA string) *Config {
+	t.Helper()
+	config, err := ParseConfig(map[string]string{
+		"holdfast:operator": `{"image": "o"}`, "holdfast:leaseService": `{"image": "l"}`, "holdfast:gitops": gitOps,
+		"holdfast:devEtcd": `{"image": "e"}`, "holdfast:ownership": ownership,
+		"holdfast:tenants":     `[{"name": "a", "ownership": "` + ofTenantA + `", "useDevEtcd": true}, {"name": "b", "namespace": "bs"}]`,
+		"holdfast:selfService": `[{"name": "s", "team": [{"kind": "Group", "name": "g"}]}]`,
+	}, nil)
+	require.NoError(t, err)
+	return config
+}
+
+// registered records what is deployed, as component names and as folders that GitOps keeps.
+func registered(t *testing.T, config *Config, transit Transit) (resources []render.Resource, folders []string) {
+	t.Helper()
+	resources, err := render.Record(func(ctx *pulumi.Context) error { return DeployInTransit(ctx, config, transit) })
+	require.NoError(t, err)
+	for _, res := range resources {
+		if res.Type != "kubernetes:argoproj.io/v1alpha1:Application" && res.Type != "kubernetes:argoproj.io/v1alpha1:ApplicationSet" {
+			continue
+		}
+		spec, _ := res.Fields["spec"].(map[string]any)
+		if source, ok := spec["source"].(map[string]any); ok {
+			folders = append(folders, source["path"].(string))
+			continue
+		}
+		git := spec["generators"].([]any)[0].(map[string]any)["git"].(map[string]any)
+		for _, directory := range git["directories"].([]any) {
+			folders = append(folders, directory.(map[string]any)["path"].(string))
+		}
+	}
+	slices.Sort(folders)
+	return resources, folders
+}
+
+func componentNames(resources []render.Resource) []string {
+	var names []string
+	for _, res := range resources {
+		if res.Fields == nil && res.Type != "pulumi:pulumi:Stack" {
+			names = append(names, res.Name)
+		}
+	}
+	slices.Sort(names)
+	return names
+}
+
+var (
+	platformFolders = []string{
+		"stacks/gitops/dev/cluster", "stacks/gitops/dev/crds", "stacks/gitops/dev/holdfast-etcd",
+		"stacks/gitops/dev/holdfast-system", "stacks/gitops/dev/s",
+	}
+	everything = []string{"a", "a", "b", "b", "dev-etcd", "holdfast", "space-s"}
+)
+
+func TestEveryRenderedFolderIsThatOfOneUnit(t *testing.T) {
+	config := ownersConfig(t, OwnershipGitOps, OwnershipPulumi)
+	manifests, err := RenderManifests(config)
+	require.NoError(t, err)
+	var rendered, owned []string
+	for _, manifest := range manifests {
+		rendered = append(rendered, manifest.Folder())
+	}
+	for _, unit := range config.Units() {
+		owned = append(owned, config.Folders(unit)...)
+	}
+	slices.Sort(rendered)
+	slices.Sort(owned)
+	require.Equal(t, owned, slices.Compact(rendered))
+}
+
+func TestDeployRegistersWhatThatIsPulumisAndKeepsTheRest(t *testing.T) {
+	both := append(slices.Clone(platformFolders), "stacks/gitops/dev/a", "stacks/gitops/dev/bs")
+	slices.Sort(both)
+	for _, tc := range []struct {
+		name, ownership, tenantA string
+		components, folders      []string
+	}{
+		{"all is Pulumi's", OwnershipPulumi, OwnershipPulumi, everything, nil},
+		{"all is GitOps'", OwnershipGitOps, OwnershipGitOps, []string{"gitops"}, both},
+		{"one tenant is GitOps'", OwnershipPulumi, OwnershipGitOps, []string{"b", "b", "dev-etcd", "gitops", "holdfast", "space-s"}, []string{"stacks/gitops/dev/a"}},
+		{"one tenant is Pulumi's", OwnershipGitOps, OwnershipPulumi, []string{"a", "a", "gitops"}, slices.DeleteFunc(slices.Clone(both), func(f string) bool { return f == "stacks/gitops/dev/a" })},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			resources, folders := registered(t, ownersConfig(t, tc.ownership, tc.tenantA), Transit{})
+			require.Equal(t, tc.components, componentNames(resources))
+			require.Equal(t, tc.folders, folders)
+		})
+	}
+}
+
+func TestUnitsInTransitAreRetainedAndSharedWithoutCascade(t *testing.T) {
+	for _, ownership := range []string{OwnershipPulumi, OwnershipGitOps} {
+		config := ownersConfig(t, ownership, ownership)
+		resources, folders := registered(t, config, Transit{Units: config.Units(), Shared: true})
+		require.Equal(t, append([]string{"a", "a", "b", "b", "dev-etcd", "gitops"}, "holdfast", "space-s"), componentNames(resources))
+		require.Len(t, folders, len(platformFolders)+2)
+		for _, res := range resources {
+			metadata, _ := res.Fields["metadata"].(map[string]any)
+			require.NotContains(t, metadata, "finalizers", res.URN)
+		}
+		require.Equal(t, []string{"a", "a", "b", "b", "dev-etcd", "holdfast", "space-s"}, retained(resources))
+	}
+}
+
+// retained are the components whose children are all retained: the engine hands the option down.
+func retained(resources []render.Resource) []string {
+	return componentNames(slices.DeleteFunc(slices.Clone(resources), func(res render.Resource) bool { return !res.RetainOnDelete }))
+}
+
+func TestOneTenantInTransitLeavesTheOthersAlone(t *testing.T) {
+	resources, folders := registered(t, ownersConfig(t, OwnershipPulumi, OwnershipPulumi), Transit{Units: []Unit{TenantUnit("a")}, Shared: true})
+	require.Equal(t, []string{"stacks/gitops/dev/a"}, folders)
+	require.Equal(t, []string{"a", "a"}, retained(resources))
+}
+
+func TestPinnedTenantsKeepTheirOwner(t *testing.T) {
+	config := ownersConfig(t, OwnershipGitOps, OwnershipPulumi)
+	require.Equal(t, OwnershipPulumi, config.Owner(TenantUnit("a")))
+	require.Equal(t, OwnershipGitOps, config.Owner(TenantUnit("b")))
+	require.True(t, config.Pinned(TenantUnit("a")))
+	require.False(t, config.Pinned(TenantUnit("b")))
+	require.False(t, config.Pinned(PlatformUnit))
+	require.Empty(t, config.Owner(TenantUnit("x")))
+	require.Empty(t, PlatformUnit.Tenant())
+	require.Equal(t, "a", TenantUnit("a").Tenant())
+}
+
+func TestAnUpdateThatWouldChangeTheOwnerIsRefused(t *testing.T) {
+	const (
+		prefix   = "urn:pulumi:dev::holdfast::"
+		platform = prefix + "holdfast:index:Platform::holdfast"
+		etcd     = prefix + "holdfast:index:DevEtcd::dev-etcd"
+		space    = prefix + "holdfast:index:TenantSpace::a"
+		tenant   = prefix + "holdfast:index:LeaseTenant::a"
+		keeper   = prefix + "holdfast:index:GitOpsHandover::gitops"
+	)
+	for _, tc := range []struct {
+		name, ownership, tenantA string
+		state                    []string
+		want                     string
+	}{
+		{"a new stack", OwnershipGitOps, OwnershipGitOps, nil, ""},
+		{"Pulumi's stays Pulumi's", OwnershipPulumi, OwnershipPulumi, []string{platform, etcd, space, tenant}, ""},
+		{"GitOps' stays GitOps'", OwnershipGitOps, OwnershipGitOps, []string{keeper}, ""},
+		{"each has its part", OwnershipGitOps, OwnershipPulumi, []string{keeper, space, tenant}, ""},
+		{"the platform would go", OwnershipGitOps, OwnershipPulumi, []string{platform, space}, "the platform is GitOps' by the configuration"},
+		{"the etcd would go", OwnershipGitOps, OwnershipPulumi, []string{etcd}, "the platform is GitOps' by the configuration"},
+		{"a tenant would go", OwnershipPulumi, OwnershipGitOps, []string{platform, tenant}, "tenant a is GitOps' by the configuration"},
+		{"a tenant's space would go", OwnershipPulumi, OwnershipGitOps, []string{platform, space}, "run make handover TO=gitops"},
+		{"what keeps it would go", OwnershipPulumi, OwnershipPulumi, []string{keeper}, "run make handover TO=pulumi"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			err := checkOwners(ownersConfig(t, tc.ownership, tc.tenantA), "dev", "holdfast", tc.state)
+			if tc.want == "" {
+				require.NoError(t, err)
+				return
+			}
+			require.ErrorContains(t, err, tc.want)
+			require.ErrorContains(t, err, "holdfast:ownership: ")
+		})
+	}
+}
