@@ -35,8 +35,9 @@ func Check(obj Object) error {
 	return errors.Join(append(breaches, checkSummary(seen), checkGenerations(obj, seen))...)
 }
 
+// checkObserved lets an object through that has conditions and was never observed: every pass so far failed.
 func checkObserved(obj Object) error {
-	if observed := obj.GetObservedGeneration(); observed < 0 || observed > obj.GetGeneration() {
+	if observed := obj.GetObservedGeneration(); observed < v1alpha1.NeverObserved || observed > obj.GetGeneration() {
 		return fmt.Errorf("status.observedGeneration is %d, but the generation is %d", observed, obj.GetGeneration())
 	}
 	return nil

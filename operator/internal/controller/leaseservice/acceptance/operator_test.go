@@ -75,6 +75,7 @@ type stage struct {
 	stop    func()
 
 	lifetime    time.Duration // of certificates
+	image       string        // that the operator has for LeaseServices without one
 	administers bool          // the operator keeps users of etcd
 }
 
@@ -82,7 +83,7 @@ func newStage(t *testing.T, changes ...func(*stage)) *stage {
 	t.Helper()
 	c, err := client.NewWithWatch(env.Config, client.Options{Scheme: newScheme(t)})
 	require.NoError(t, err)
-	s := &stage{t: t, root: t, c: c, ns: newNamespace(t, c), own: newNamespace(t, c)}
+	s := &stage{t: t, root: t, c: c, image: "lease-service:v1", ns: newNamespace(t, c), own: newNamespace(t, c)}
 	for _, apply := range changes {
 		apply(s)
 	}
@@ -133,7 +134,7 @@ func (s *stage) startOperator() {
 		return s.writes
 	})
 	options := leaseservice.Options{
-		Settings:            desired.Settings{DefaultImage: "lease-service:v1", OperatorNamespace: "holdfast-system", IssueCertificates: true},
+		Settings:            desired.Settings{DefaultImage: s.image, OperatorNamespace: "holdfast-system", IssueCertificates: true},
 		Seed:                types.NamespacedName{Namespace: s.own, Name: crds.SeedSecret},
 		CertificateLifetime: s.lifetime,
 		Watch:               statuswatch.Options{Dial: s.kubelet.dial},
