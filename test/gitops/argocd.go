@@ -56,7 +56,7 @@ func (a *ArgoCD) start(tb testing.TB, kubeconfig, bin string) {
 	tb.Helper()
 	dir := tb.TempDir()
 	env := argoCDEnvironment(tb, dir, kubeconfig, bin)
-	ports := freePorts(tb, 8)
+	ports := freePorts(tb, 7)
 	redis, repo, repoMetrics, metrics := ports[0], ports[1], ports[2], ports[3]
 	run := func(ready func(context.Context) bool, name, path string, args ...string) {
 		p := start(tb, dir, name, env, path, args...)
@@ -76,7 +76,7 @@ func (a *ArgoCD) start(tb testing.TB, kubeconfig, bin string) {
 		"--repo-server", local(repo), "--repo-server-plaintext", "--metrics-port", strconv.Itoa(metrics),
 		"--app-resync", "5", "--app-resync-jitter", "0", "--self-heal-timeout-seconds", "1",
 		"--status-processors", "4", "--operation-processors", "4", "--logformat", "text")
-	run(answers("http://"+local(ports[4])+"/healthz"), "applicationset-controller", filepath.Join(bin, "argocd-applicationset-controller"),
+	run(answers("http://"+local(ports[5])+"/metrics"), "applicationset-controller", filepath.Join(bin, "argocd-applicationset-controller"),
 		"--kubeconfig", kubeconfig, "--namespace", ArgoCDNamespace,
 		"--argocd-repo-server", local(repo), "--repo-server-plaintext",
 		"--probe-addr", local(ports[4]), "--metrics-addr", local(ports[5]), "--webhook-addr", local(ports[6]),
