@@ -1,7 +1,7 @@
 # `make up` and `make test` need nothing but Go, git, make and root on a Debian-like machine.
 # What the targets do stands in the scripts that they call.
 .DEFAULT_GOAL := help
-.PHONY: help up down status test test-unit test-e2e robustness bench lint generate render images push tools
+.PHONY: help up down status test test-unit test-e2e robustness bench lint generate render preview handover destroy images push tools
 
 export CGO_ENABLED ?= 0
 
@@ -39,6 +39,15 @@ generate: ## Write all generated files
 
 render: ## Write the manifests of a stack to stacks/gitops/$(ENV)
 	@tools/dev/render.sh $(ENV)
+
+preview: ## Show what the checkout would deploy against a revision: make preview ENV=dev BASE=origin/main (or LIVE=1: the cluster)
+	@ENV=$(ENV) BASE=$(BASE) LIVE=$(LIVE) tools/dev/preview.sh
+
+handover: ## Move a stack to another owner: make handover TO=gitops|pulumi [ENV=dev] [TENANT=name] [DRY_RUN=1]
+	@ENV=$(ENV) TENANT=$(TENANT) DRY_RUN=$(DRY_RUN) UNLOCK=$(UNLOCK) GIT_URL=$(GIT_URL) tools/dev/handover.sh -to $(TO)
+
+destroy: ## Take a stack back from GitOps and destroy it: make destroy ENV=dev
+	@ENV=$(ENV) UNLOCK=$(UNLOCK) tools/dev/handover.sh -to pulumi -destroy
 
 tools: ## Build all pinned tools into the cache
 	@tools/build.sh kubernetes netpol pulumi argocd flux generate lint

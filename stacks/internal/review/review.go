@@ -102,12 +102,12 @@ func decode(files map[string][]byte) (map[string]*manifest, error) {
 	return objects, nil
 }
 
-// renamed is the object that takes the place of one that is removed: the only new one of its kind in its namespace, when it
-// is the only one that goes. An object that is named after its content changes so.
+// renamed is the object that takes the place of one that is removed: the only new one of its kind in its namespace whose name
+// differs in the last part alone, when one such goes. An object that is named after a hash of its content changes so.
 func renamed(old *manifest, removed, added []*manifest) *manifest {
 	alike := func(m *manifest) bool {
 		return m.object.GroupVersionKind() == old.object.GroupVersionKind() && m.object.GetNamespace() != "" &&
-			m.object.GetNamespace() == old.object.GetNamespace()
+			m.object.GetNamespace() == old.object.GetNamespace() && stem(m) == stem(old)
 	}
 	var successors []*manifest
 	for _, m := range added {
@@ -125,6 +125,11 @@ func renamed(old *manifest, removed, added []*manifest) *manifest {
 		return nil
 	}
 	return successors[0]
+}
+
+func stem(m *manifest) string {
+	name := m.object.GetName()
+	return name[:max(0, strings.LastIndexByte(name, '-'))]
 }
 
 const nowhere = "/dev/null"

@@ -1,0 +1,23 @@
+#!/usr/bin/env bash
+# `make handover TO=gitops|pulumi [ENV=dev] [TENANT=name] [DRY_RUN=1] [UNLOCK=1]`: moves what a stack deploys to another
+# owner; `make destroy ENV=dev` takes everything back and destroys it. The stack dev of `make up` is found where that keeps
+# it; any other stack is the one that PULUMI_BACKEND_URL, the passphrase and KUBECONFIG choose, with its file in the checkout.
+set -euo pipefail
+. "$(dirname "$0")/lib.sh"
+environment=${ENV:-dev}
+arguments=(-stack "$environment" -project "$root" "$@")
+[[ -z ${TENANT:-} ]] || arguments+=(-tenant "$TENANT")
+[[ -z ${DRY_RUN:-} ]] || arguments+=(-dry-run)
+[[ -z ${UNLOCK:-} ]] || arguments+=(-unlock)
+[[ -z ${GIT_URL:-} ]] || arguments+=(-git-url "$GIT_URL")
+if [[ $environment == dev && -z ${PULUMI_BACKEND_URL:-} ]]; then
+  build_tools
+  external_cluster || export KUBECONFIG=$local_kubeconfig
+  pulumi_env
+  [[ -f $stack_config ]] || die "there is no stack of make up; run make up, or set PULUMI_BACKEND_URL to the stack's state"
+  arguments+=(-config "$stack_config")
+fi
+mkdir -p "$root/bin"
+(cd "$root" && go build -o "$root/bin/" ./stacks/cmd/handover)
+# In the place of this shell, so that an interrupt reaches the command itself.
+exec "$root/bin/handover" "${arguments[@]}"
