@@ -19,6 +19,7 @@ func AddToScheme(scheme *runtime.Scheme) error {
 	scheme.AddKnownTypes(GroupVersion,
 		&LeaseService{}, &LeaseServiceList{},
 		&ZooKeeperConfig{}, &ZooKeeperConfigList{},
+		&ReleaseGuard{}, &ReleaseGuardList{},
 	)
 	metav1.AddToGroupVersion(scheme, GroupVersion)
 	return nil

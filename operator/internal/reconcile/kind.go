@@ -79,6 +79,10 @@ type Plan[T Object] struct {
 	// pass gathers and decides again after it, so a kind with several makes them one by one. Nil: none.
 	Effect *Effect
 
+	// Touches are the next changes to objects that somebody else made, made after the effect and before the children
+	// are applied. Nil: none.
+	Touches []Touch
+
 	// Status writes the kind's own fields of the status. Ready, Reconciling, Stalled and observedGeneration are
 	// the reconciler's. Nil changes nothing.
 	Status func(obj T)

@@ -94,7 +94,7 @@ func (r *Reconciler[T, O]) Reconcile(ctx context.Context, req ctrl.Request) (res
 	}
 	defer func() { result, err = r.report(ctx, p, err) }()
 
-	phases := []phase[T, O]{r.fresh, r.protect, r.gather, r.decide, r.act, r.apply}
+	phases := []phase[T, O]{r.fresh, r.protect, r.gather, r.decide, r.act, r.touch, r.apply}
 	if p.obj.GetDeletionTimestamp() != nil {
 		phases = []phase[T, O]{r.fresh, r.gather, r.finalize}
 	}

@@ -52,6 +52,13 @@ type Subject struct {
 	// state that must be the same by every path. Nil: nothing.
 	Outside func(ctx context.Context, namespace string) (map[string]string, error)
 
+	// Before makes what others have made in a namespace before the object is created. Nil: nothing.
+	Before func(ctx context.Context, c client.Client, namespace string) error
+
+	// Records is the number of statuses that the kind writes before its first write to anything else: what it is about
+	// to do. Zero for a kind that has nothing to write down.
+	Records int
+
 	// Simulators stand for the other controllers that the kind depends on; see StatefulSets. Garbage collection is
 	// always simulated.
 	Simulators []Simulator

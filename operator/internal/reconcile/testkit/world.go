@@ -78,6 +78,11 @@ func newWorld(tb testing.TB, env *Environment, subject Subject) *world {
 		return do()
 	})
 	w.others = cachedClient{Client: writes, cache: &cache{scheme: subject.Scheme, contents: func() contents { return w.server.contents }}}
+	if subject.Before != nil {
+		if err := subject.Before(ctx, w.others, w.namespace); err != nil {
+			tb.Fatalf("make what was there before: %v", err)
+		}
+	}
 	w.operator = w.newOperator()
 	return w
 }

@@ -1,0 +1,70 @@
+package releaseguard
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"k8s.io/utils/clock"
+
+	v1alpha1 "github.com/holdfast-io/holdfast/operator/api/v1alpha1"
+	"github.com/holdfast-io/holdfast/operator/internal/plan/release"
+)
+
+// samples keeps the last answers to the queries of all guards, so that a pass asks only what is due. Losing them costs a
+// query. It is safe for concurrent use.
+type samples struct {
+	query Query
+	clock clock.PassiveClock
+
+	mu    sync.Mutex
+	known map[string]map[string]answered // by guard, and by check
+}
+
+type answered struct {
+	url, query string
+	sample     release.Sample
+}
+
+func newSamples(query Query, clock clock.PassiveClock) *samples {
+	return &samples{query: query, clock: clock, known: map[string]map[string]answered{}}
+}
+
+// ask returns the answers to a guard's checks, none older than its interval, and forgets those to other checks. The
+// queries are made at once: together they take as long as the slowest.
+func (s *samples) ask(ctx context.Context, guard, url string, checks []v1alpha1.ReleaseCheck) map[string]release.Sample {
+	s.mu.Lock()
+	before := s.known[guard]
+	s.mu.Unlock()
+	now := s.clock.Now()
+	answers := make([]answered, len(checks))
+	var group sync.WaitGroup
+	for i := range checks {
+		check := &checks[i]
+		old, there := before[check.Name]
+		interval := time.Duration(check.IntervalSeconds) * time.Second
+		if there && old.url == url && old.query == check.Query && now.Sub(old.sample.Time) < interval {
+			answers[i] = old
+			continue
+		}
+		group.Go(func() {
+			answer := answered{url: url, query: check.Query, sample: release.Sample{Time: now}}
+			values, err := s.query(ctx, url, check.Query)
+			if answer.sample.Values = values; err != nil {
+				answer.sample.Err = err.Error()
+			}
+			answers[i] = answer
+		})
+	}
+	group.Wait()
+	kept, out := map[string]answered{}, map[string]release.Sample{}
+	for i := range checks {
+		kept[checks[i].Name], out[checks[i].Name] = answers[i], answers[i].sample
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if delete(s.known, guard); len(kept) > 0 {
+		s.known[guard] = kept
+	}
+	return out
+}
