@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"syscall"
 	"testing"
 	"time"
@@ -43,13 +44,9 @@ func start(tb testing.TB, dir, name string, env []string, path string, args ...s
 	p.cmd.Stdout, p.cmd.Stderr = output, output
 	// It must not outlive a test binary that is killed.
 	p.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Setpgid: true}
-	if err := p.cmd.Start(); err != nil {
+	if err := p.launch(); err != nil {
 		tb.Fatalf("start %s: %v", name, err)
 	}
-	go func() {
-		_ = p.cmd.Wait() // it is killed, always; its log says what went wrong before that
-		close(p.exited)
-	}()
 	tb.Cleanup(func() {
 		p.stop()
 		if tb.Failed() {
@@ -57,6 +54,22 @@ func start(tb testing.TB, dir, name string, env []string, path string, args ...s
 		}
 	})
 	return p
+}
+
+// launch starts the program from a thread that lasts as long as the process: Linux sends the signal of Pdeathsig when the
+// thread ends that started it, and Go ends threads that were in another network namespace.
+func (p *process) launch() error {
+	started := make(chan error)
+	go func() {
+		runtime.LockOSThread()
+		err := p.cmd.Start()
+		started <- err
+		if err == nil {
+			_ = p.cmd.Wait() // it is killed, always; its log says what went wrong before that
+			close(p.exited)
+		}
+	}()
+	return <-started
 }
 
 // stop kills the process and what it started. It does nothing to one that has ended.
