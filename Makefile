@@ -50,7 +50,7 @@ destroy: ## Take a stack back from GitOps and destroy it: make destroy ENV=dev
 	@ENV=$(ENV) UNLOCK=$(UNLOCK) tools/dev/handover.sh -to pulumi -destroy
 
 tools: ## Build all pinned tools into the cache
-	@tools/build.sh kubernetes netpol pulumi argocd flux generate lint
+	@tools/build.sh kubernetes netpol pulumi argocd flux languages generate lint
 
 images: ## Build the images as archives for the local cluster
 	@bash -c '. tools/dev/lib.sh; build_tools; build_binaries; find_images; ls -l "$$images"'

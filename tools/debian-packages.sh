@@ -29,14 +29,21 @@ L
   gitops) cat <<'L' ;;
 redis-server    Argo CD's cache, started by the tests on a free port
 L
+  languages)
+    # Debian's npm does not go with a Node.js that came from elsewhere.
+    command -v npm >/dev/null || echo 'npm             brings TypeScript, which compiles the generated SDK'
+    cat <<'L' ;;
+python3         compiles the generated SDK
+mypy            checks its types
+L
   test) cat <<'L' ;;
 shellcheck      lints the shell scripts
 L
-  *) echo "tools/debian-packages.sh: no group named '$1': choose from build cluster zookeeper gitops test" >&2; exit 2 ;;
+  *) echo "tools/debian-packages.sh: no group named '$1': choose from build cluster zookeeper gitops languages test" >&2; exit 2 ;;
   esac
 }
 
-[[ $# -gt 0 ]] || set -- build cluster zookeeper gitops test
+[[ $# -gt 0 ]] || set -- build cluster zookeeper gitops languages test
 missing=()
 for group; do
   list=$(packages "$group")
