@@ -1,12 +1,15 @@
 package main
 
 import (
+	"slices"
+
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/holdfast-io/holdfast/crds"
 	"github.com/holdfast-io/holdfast/operator/internal/component"
 	"github.com/holdfast-io/holdfast/operator/internal/config"
 	"github.com/holdfast-io/holdfast/operator/internal/controller/leaseservice"
+	"github.com/holdfast-io/holdfast/operator/internal/controller/releaseguard"
 	"github.com/holdfast-io/holdfast/operator/internal/controller/zookeeperconfig"
 	desired "github.com/holdfast-io/holdfast/operator/internal/desired/leaseservice"
 	"github.com/holdfast-io/holdfast/operator/internal/secrets"
@@ -17,11 +20,24 @@ import (
 // components is everything that this binary can run. A new kind is one entry here.
 func components(c config.OperatorConfig) []component.Component {
 	zk := zooKeeperPool(c.ZooKeeper)
-	return []component.Component{
+	all := []component.Component{
 		secrets.Component(),
 		leaseservice.Component(leaseServiceOptions(c)),
 		zk.Component(),
 		zookeeperconfig.Component(zooKeeperOptions(zk, c.ZooKeeper)),
+	}
+	if len(c.ReleaseGuard.Namespaces) > 0 {
+		all = append(all, releaseguard.Component(releaseGuardOptions(c)))
+	}
+	return all
+}
+
+func releaseGuardOptions(c config.OperatorConfig) releaseguard.Options {
+	return releaseguard.Options{
+		Namespaces:    c.ReleaseGuard.Namespaces,
+		Settings:      releaseguard.Settings{Prometheus: c.ReleaseGuard.Prometheus},
+		Workloads:     !slices.Contains(c.Components.Disabled, leaseservice.Name),
+		MaxConcurrent: c.ReleaseGuard.MaxConcurrentReconciles,
 	}
 }
 
@@ -48,7 +64,7 @@ func zooKeeperPool(c config.ZooKeeper) *shared.Pool {
 	}
 	return shared.New(zookeeper.Options{
 		SessionTimeout: c.SessionTimeout.Duration, RequestTimeout: c.RequestTimeout.Duration,
-		BreakerFailures: uint32(c.BreakerFailures), AuditInterval: c.AuditInterval.Duration,
+		BreakerFailures: uint32(c.BreakerFailures), AuditInterval: c.AuditInterval.Duration, MaxSessions: c.MaxSessions,
 	}, own)
 }
 

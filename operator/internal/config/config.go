@@ -48,6 +48,8 @@ type OperatorConfig struct {
 	LeaseService LeaseService `json:"leaseService"`
 	// ZooKeeper configures the kinds that use ZooKeeper.
 	ZooKeeper ZooKeeper `json:"zookeeper"`
+	// ReleaseGuard configures the kind ReleaseGuard.
+	ReleaseGuard ReleaseGuard `json:"releaseGuard"`
 }
 
 // LeaderElection configures the election, by a Lease named "holdfast-operator".
@@ -154,6 +156,7 @@ func Default() OperatorConfig {
 		GracefulShutdownTimeout: Duration{Duration: 20 * time.Second},
 		LeaseService:            defaultLeaseService(),
 		ZooKeeper:               defaultZooKeeper(),
+		ReleaseGuard:            defaultReleaseGuard(),
 	}
 }
 

@@ -48,6 +48,7 @@ zookeeper: {connectString: "zk:2181", breakerFailures: 3}
 		Components:              config.Components{Disabled: []string{"lease-service"}},
 		LeaseService:            config.LeaseService{Image: "example.com/lease-service@sha256:00", MaxConcurrentReconciles: 16, OperatorChanges: "Automatic", TLS: config.LeaseServiceTLS{CertificateLifetime: seconds(86400)}},
 		ZooKeeper:               config.Default().ZooKeeper,
+		ReleaseGuard:            config.Default().ReleaseGuard,
 	}
 	want.ZooKeeper.ConnectString, want.ZooKeeper.BreakerFailures = "zk:2181", 3
 	if diff := cmp.Diff(want, got, cmpopts.IgnoreUnexported(config.Duration{})); diff != "" {

@@ -36,6 +36,7 @@ func (c OperatorConfig) Validate() error {
 		faults = append(faults, field.Invalid(field.NewPath("leaseService", "provisionEtcd"), true, "needs leaseService.tls.enabled: passwords are derived from the same seed as certificates"))
 	}
 	check(c.ZooKeeper.validate(field.NewPath("zookeeper")))
+	check(c.ReleaseGuard.validate(field.NewPath("releaseGuard")))
 
 	joined := make([]error, 0, len(faults))
 	for _, fault := range faults {

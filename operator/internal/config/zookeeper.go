@@ -37,6 +37,9 @@ type ZooKeeper struct {
 	DeletionDeadline Duration `json:"deletionDeadline"`
 	// MaxConcurrentReconciles is the number of objects that are worked on at once, 1 to 256. Default 16.
 	MaxConcurrentReconciles int `json:"maxConcurrentReconciles"`
+	// MaxSessions is the number of sessions at a time; each ensemble and credential that objects name is one. 1 to 10000,
+	// default 256.
+	MaxSessions int `json:"maxSessions"`
 	// Grants say which namespaces may write below which paths. None: every namespace may write everywhere.
 	Grants []ZooKeeperGrant `json:"grants"`
 }
@@ -56,7 +59,7 @@ func defaultZooKeeper() ZooKeeper {
 	return ZooKeeper{
 		SessionTimeout: Duration{Duration: 10 * time.Second}, RequestTimeout: Duration{Duration: 5 * time.Second},
 		BreakerFailures: 5, AuditInterval: Duration{Duration: 30 * time.Second},
-		DeletionDeadline: Duration{Duration: 8 * time.Second}, MaxConcurrentReconciles: 16,
+		DeletionDeadline: Duration{Duration: 8 * time.Second}, MaxConcurrentReconciles: 16, MaxSessions: 256,
 	}
 }
 
@@ -78,6 +81,9 @@ func (z ZooKeeper) validate(path *field.Path) field.ErrorList {
 	}
 	if n := z.MaxConcurrentReconciles; n < 1 || n > 256 {
 		faults = append(faults, field.Invalid(path.Child("maxConcurrentReconciles"), n, "must be 1 to 256"))
+	}
+	if n := z.MaxSessions; n < 1 || n > 10000 {
+		faults = append(faults, field.Invalid(path.Child("maxSessions"), n, "must be 1 to 10000"))
 	}
 	for i, grant := range z.Grants {
 		faults = append(faults, grant.validate(path.Child("grants").Index(i))...)

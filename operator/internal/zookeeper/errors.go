@@ -25,6 +25,10 @@ var (
 	ErrInvalidACL = zk.ErrInvalidACL
 )
 
+// ErrTooManySessions says that a target has no session yet, and that there are as many as there may be. One that nobody uses
+// any more is closed after a while.
+var ErrTooManySessions = errors.New("there are as many sessions with ZooKeeper as there may be")
+
 // UnavailableError says that the ensemble could not be asked, or that its answer did not arrive: a write may or may
 // not have happened. It is told apart by errors.As.
 type UnavailableError struct {

@@ -32,6 +32,9 @@ type Options struct {
 	AuditInterval time.Duration
 	// MaxInFlight is the number of requests of a session that wait for an answer at a time. Zero: 512.
 	MaxInFlight int
+	// MaxSessions is the number of sessions at a time: whoever may write an object may name an ensemble and a credential, and
+	// each pair of them is a session. Zero: 256.
+	MaxSessions int
 	// Log takes one line an event. Nil: nothing is logged.
 	Log *slog.Logger
 	// Metrics counts. Nil: nothing is counted.
@@ -55,6 +58,9 @@ func (o Options) withDefaults() Options {
 	}
 	if o.MaxInFlight == 0 {
 		o.MaxInFlight = 512
+	}
+	if o.MaxSessions == 0 {
+		o.MaxSessions = 256
 	}
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)

@@ -32,7 +32,7 @@ func New(opts Options) *Pool {
 }
 
 // Session returns the session of a target, and starts to connect when there is none yet. It does not wait. It fails
-// for a target that cannot work (TLS that does not parse) and once the pool is closed.
+// for a target that cannot work (TLS that does not parse), with ErrTooManySessions, and once the pool is closed.
 func (p *Pool) Session(target Target) (*Session, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -43,6 +43,9 @@ func (p *Pool) Session(target Target) (*Session, error) {
 	if session, ok := p.sessions[key]; ok {
 		session.touch()
 		return session, nil
+	}
+	if len(p.sessions) >= p.opts.MaxSessions {
+		return nil, fmt.Errorf("%w: %d", ErrTooManySessions, p.opts.MaxSessions)
 	}
 	config, err := target.TLS.config()
 	if err != nil {

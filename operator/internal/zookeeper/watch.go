@@ -51,6 +51,9 @@ type entry struct {
 	// seq counts what makes an observation outdated. A read that saw it change is made again: the answer may be
 	// from before the change or after it.
 	seq uint64
+	// assumed tells that the access control list in node was not read: it is the one that we created the znode with. The
+	// next audit reads it.
+	assumed bool
 	// writers counts our own writes under way. They read the znode when they are done, and so the events that they
 	// cause need no read of their own.
 	writers int
@@ -125,7 +128,7 @@ func (s *Session) Observe(ctx context.Context, path string, sub Subscription) (z
 	if !s.ens.breaker.closed() {
 		return zktypes.Node{}, &UnavailableError{Ensemble: s.ens.name, Open: true, Err: errBreakerOpen}
 	}
-	return s.current(ctx, e, sub.Key)
+	return s.current(ctx, e, sub.Key, nil)
 }
 
 // Forget ends a party's subscription to a znode.
@@ -162,8 +165,9 @@ func (s *Session) forget(full, key string) {
 }
 
 // current returns the znode from memory, or reads it until an answer stands that no event has overtaken. Of several
-// callers one reads and the others wait. Whoever subscribes beside key is told of a difference.
-func (s *Session) current(ctx context.Context, e *entry, key string) (zktypes.Node, error) {
+// callers one reads and the others wait. Whoever subscribes beside key is told of a difference. Made is what key has just
+// created the znode as, or nil.
+func (s *Session) current(ctx context.Context, e *entry, key string, made *creation) (zktypes.Node, error) {
 	for {
 		s.mu.Lock()
 		if e.known {
@@ -181,10 +185,10 @@ func (s *Session) current(ctx context.Context, e *entry, key string) (zktypes.No
 			}
 		}
 		e.reading = make(chan struct{})
-		seq, how := e.seq, reading{arm: !e.armed, withData: e.withData(), likely: e.node.Exists}
+		seq, how := e.seq, reading{arm: !e.armed, withData: e.withData(), likely: e.node.Exists, made: made}
 		s.mu.Unlock()
 
-		node, err := s.read(ctx, e.path, how)
+		node, assumed, err := s.read(ctx, e.path, how)
 
 		s.mu.Lock()
 		close(e.reading)
@@ -195,10 +199,11 @@ func (s *Session) current(ctx context.Context, e *entry, key string) (zktypes.No
 		}
 		if e.seq != seq {
 			s.mu.Unlock()
+			made = nil // somebody did something to it
 			continue
 		}
 		changed := e.seen && !e.node.Same(node)
-		e.node, e.seen, e.known, e.armed = node, true, true, true
+		e.node, e.seen, e.known, e.armed, e.assumed = node, true, true, true, assumed
 		var tell []func()
 		if changed {
 			tell = e.notifications(key)
@@ -235,7 +240,7 @@ func (s *Session) watched(event zk.Event) {
 func (s *Session) refresh(e *entry) {
 	ctx, cancel := context.WithTimeout(s.ctx, 2*s.opts.RequestTimeout)
 	defer cancel()
-	if _, err := s.current(ctx, e, ""); err == nil || s.ctx.Err() != nil || !s.Established() {
+	if _, err := s.current(ctx, e, "", nil); err == nil || s.ctx.Err() != nil || !s.Established() {
 		return
 	}
 	time.AfterFunc(retryRefresh, func() {
@@ -307,7 +312,11 @@ func (s *Session) audit(workers int) {
 // known. It is how changes of access control lists are noticed, on which no watch fires.
 func (s *Session) compare(e *entry) {
 	s.mu.Lock()
-	known, node, seq := e.known, e.node, e.seq
+	known, node, seq, assumed := e.known, e.node, e.seq, e.assumed
+	if assumed {
+		known = false
+		e.outdate()
+	}
 	s.mu.Unlock()
 	if known {
 		stat, err := s.stat(s.ctx, e.path)

@@ -14,6 +14,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"runtime/pprof"
 	"syscall"
 
 	zktest "github.com/holdfast-io/holdfast/test/zookeeper"
@@ -29,6 +30,8 @@ type options struct {
 	workers int
 	// endToEnd runs the operator with a real API server, too.
 	endToEnd bool
+	// profile takes a CPU profile of the run. Empty: none does.
+	profile string
 	// file takes the figures as JSON. Empty: none does.
 	file string
 }
@@ -39,6 +42,7 @@ func main() {
 	flag.IntVar(&o.rounds, "rounds", 3, "rounds of each side")
 	flag.IntVar(&o.workers, "workers", 256, "requests under way at the same time, on either side")
 	flag.BoolVar(&o.endToEnd, "operator", true, "measure the operator with a real API server, too")
+	flag.StringVar(&o.profile, "cpuprofile", "", "file that takes a CPU profile of the run")
 	flag.StringVar(&o.file, "json", "", "file that takes the figures as JSON")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
@@ -71,8 +75,13 @@ func run(ctx context.Context, o options, out io.Writer) error {
 	if o.objects < 1 || o.rounds < 1 || o.workers < 1 {
 		return errors.New("-objects, -rounds and -workers must be positive")
 	}
+	stop, err := profiled(o.profile)
+	if err != nil {
+		return err
+	}
+	defer stop()
 	r := &report{out: out}
-	err := zktest.Run(1, func(ensemble *zktest.Ensemble) error {
+	err = zktest.Run(1, func(ensemble *zktest.Ensemble) error {
 		if err := compareClients(ctx, o, ensemble, r); err != nil {
 			return fmt.Errorf("clients: %w", err)
 		}
@@ -91,4 +100,22 @@ func run(ctx context.Context, o options, out io.Writer) error {
 		return err
 	}
 	return os.WriteFile(o.file, append(content, '\n'), 0o644)
+}
+
+// profiled starts a CPU profile, and returns what ends it.
+func profiled(file string) (stop func(), err error) {
+	if file == "" {
+		return func() {}, nil
+	}
+	out, err := os.Create(file)
+	if err != nil {
+		return nil, err
+	}
+	if err := pprof.StartCPUProfile(out); err != nil {
+		return nil, errors.Join(err, out.Close())
+	}
+	return func() {
+		pprof.StopCPUProfile()
+		_ = out.Close() // a profile that is cut off is seen by whoever reads it
+	}, nil
 }

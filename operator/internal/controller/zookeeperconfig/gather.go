@@ -240,6 +240,10 @@ func (g *gatherer) unavailable(err error) error {
 	if errors.As(err, &away) {
 		return unknown(away)
 	}
+	if errors.Is(err, zookeeper.ErrTooManySessions) {
+		return reconcile.Unknown(retrySessions, v1alpha1.ReasonEnsembleUnavailable,
+			"the operator has as many connections to ZooKeeper as it may have (zookeeper.maxSessions of its configuration): each ensemble and credential is one")
+	}
 	if g.ctx.Err() != nil {
 		return err
 	}
@@ -248,6 +252,9 @@ func (g *gatherer) unavailable(err error) error {
 
 // retryUnavailable is the time to the next look while the breaker is closed. Once it is open, its closing wakes.
 const retryUnavailable = time.Second
+
+// retrySessions is the time to the next try for a session when there are too many.
+const retrySessions = 30 * time.Second
 
 // unknown says that an ensemble is away. The message names no cause, which would differ from one pass to the next.
 func unknown(away *zookeeper.UnavailableError) error {
