@@ -42,7 +42,8 @@ func StartFlux(tb testing.TB, kubeconfig, bin string) *Flux {
 	}
 	run("source-controller", ports[0], ports[1],
 		"--storage-path="+filepath.Join(dir, "data"), "--storage-addr="+local(ports[2]), "--storage-adv-addr="+local(ports[2]))
-	run("kustomize-controller", ports[3], ports[4])
+	// By default it looks half a minute later whether what a Kustomization depends on has become ready.
+	run("kustomize-controller", ports[3], ports[4], "--requeue-dependency=1s")
 	return f
 }
 
