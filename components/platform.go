@@ -63,6 +63,8 @@ type OperatorArgs struct {
 	OperatorChanges string
 	// ZooKeeper configures how it uses ZooKeeper. Nil: every ZooKeeperConfig names its own ensemble.
 	ZooKeeper *ZooKeeperArgs
+	// ReleaseGuard lets it serve ReleaseGuards. Nil: it has no right in Argo CD's namespace, and serves none.
+	ReleaseGuard *ReleaseGuardOperatorArgs
 }
 
 // Platform is the operator and all that it needs.
@@ -154,6 +156,7 @@ func addOperator(
 	for _, watched := range watchedNamespaces(namespace, args) {
 		objects = append(objects, child{"watch-" + watched, watchMarker(namespace, watched)})
 	}
+	objects = append(objects, args.Operator.ReleaseGuard.roles(namespace)...)
 	before, err := own.addAll(objects, within)
 	if err != nil {
 		return nil, err

@@ -46,6 +46,8 @@ type operatorConfig struct {
 	GracefulShutdownTimeout string                 `json:"gracefulShutdownTimeout"`
 	LeaseService            operatorLeaseService   `json:"leaseService"`
 	ZooKeeper               *operatorZooKeeper     `json:"zookeeper,omitempty"`
+
+	ReleaseGuard *ReleaseGuardOperatorArgs `json:"releaseGuard,omitempty"`
 }
 
 type operatorLeaderElection struct {
@@ -108,7 +110,8 @@ func operatorConfigMap(namespace string, args *PlatformArgs) (*corev1.ConfigMap,
 			TLS: args.Operator.leaseTLS(), ProvisionEtcd: args.Operator.ProvisionEtcd,
 			OperatorChanges: args.Operator.OperatorChanges,
 		},
-		ZooKeeper: args.Operator.ZooKeeper.section(),
+		ZooKeeper:    args.Operator.ZooKeeper.section(),
+		ReleaseGuard: args.Operator.ReleaseGuard.section(),
 	})
 	if err != nil {
 		return nil, fmt.Errorf("encode the operator's configuration: %w", err)

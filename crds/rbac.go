@@ -75,3 +75,17 @@ func OperatorRules() []rbacv1.PolicyRule {
 		{APIGroups: []string{""}, Resources: []string{"events"}, Verbs: []string{"create", "patch"}},
 	}
 }
+
+// ReleaseGuardRules are the rules of the Role that the operator needs in a namespace of Argo CD, and only when it serves
+// ReleaseGuards. Who may make ReleaseGuards there may move what the Applications there deploy; that is for the cluster's
+// administrator to grant, as the right to change Applications is.
+func ReleaseGuardRules() []rbacv1.PolicyRule {
+	read := []string{"get", "list", "watch"}
+	return []rbacv1.PolicyRule{
+		{APIGroups: []string{"argoproj.io"}, Resources: []string{"applications"}, Verbs: []string{"get", "list", "watch", "patch"}},
+		{APIGroups: []string{v1alpha1.GroupVersion.Group}, Resources: []string{"releaseguards"}, Verbs: read},
+		{APIGroups: []string{v1alpha1.GroupVersion.Group}, Resources: []string{"releaseguards/status"}, Verbs: []string{"get", "patch"}},
+		{APIGroups: []string{"events.k8s.io"}, Resources: []string{"events"}, Verbs: []string{"create", "patch"}},
+		{APIGroups: []string{""}, Resources: []string{"events"}, Verbs: []string{"create", "patch"}},
+	}
+}

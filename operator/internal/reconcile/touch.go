@@ -35,7 +35,9 @@ type Touch struct {
 
 // HeldBack makes the error of an object that is paused and would otherwise be changed, for a kind that writes down what it
 // decides before it does it. The message is the one of the conditions; see WaitError.
-func HeldBack(format string, args ...any) error { return &errHeld{message: fmt.Sprintf(format, args...)} }
+func HeldBack(format string, args ...any) error {
+	return &errHeld{message: fmt.Sprintf(format, args...)}
+}
 
 // touch makes the plan's touches, in order. The first that fails ends the pass.
 func (r *Reconciler[T, O]) touch(ctx context.Context, p *pass[T, O]) error {
