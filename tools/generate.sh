@@ -10,10 +10,11 @@ generate() {
   controller-gen object paths="{./operator/api/...,./operator/internal/argocd}"
   controller-gen crd:generateEmbeddedObjectMeta=true paths=./operator/api/... output:crd:dir=crds
   (cd operator/lease && buf lint && buf generate)
+  (cd operator/internal/lease && buf lint && buf generate)
   go run ./components/cmd/provider-schema
 }
 
-generated() { git ls-files -mo --exclude-standard -- crds operator/api operator/internal/argocd operator/lease components/provider/schema.json; }
+generated() { git ls-files -mo --exclude-standard -- crds operator/api operator/internal/argocd operator/lease operator/internal/lease/store/storepb components/provider/schema.json; }
 
 before=$(generated)
 generate
@@ -21,7 +22,7 @@ if [[ ${1:-} == --check ]]; then
   [[ -z $before ]] || { echo "generate: commit these first, they hide what changed:"; echo "$before"; exit 2; } >&2
   after=$(generated)
   if [[ -n $after ]]; then
-    git --no-pager diff -- crds operator/api operator/internal/argocd operator/lease components/provider/schema.json
+    git --no-pager diff -- crds operator/api operator/internal/argocd operator/lease operator/internal/lease/store/storepb components/provider/schema.json
     printf 'generate: out of date, run make generate and commit:\n%s\n' "$after" >&2
     exit 1
   fi

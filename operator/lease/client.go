@@ -11,7 +11,8 @@
 // lease's deadline passes. The client counts the TTL from the moment it sent its last successful call, on a
 // clock that never steps, and leaves a tenth of it for clocks that run at different rates. It learns of a loss by itself,
 // without the service: when the deadline passes with no renewal, Done is closed and the Context cancelled. Only when somebody else
-// ends it by force (a revocation, or a transfer of its leadership) it hears of that at its next renewal, within a third of the TTL.
+// ends it by force (a revocation, or a transfer of its leadership) it hears of that at its next renewal, within a third of the TTL; in a
+// session at once.
 //
 // A lease survives the death and the restart of any replica of the service, with the same token.
 //
@@ -21,8 +22,8 @@
 // deadline has passed. No lock service can prevent that. Where it matters, send Token along with every access, and
 // let what is guarded refuse tokens that are smaller than the largest it has seen.
 //
-// The order of waiters is that in which they came to the replica that serves the name. When another replica
-// takes the name over, they get in line anew.
+// The order of waiters is that in which their waits began, as far as the replica that serves the name knows of them. When another replica
+// takes the name over, a lease that becomes free before they are all back goes to the first that is.
 package lease
 
 import (
@@ -40,6 +41,7 @@ import (
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/types/known/durationpb"
 
+	"github.com/holdfast-io/holdfast/operator/internal/lease/core"
 	"github.com/holdfast-io/holdfast/operator/lease/leasev1"
 )
 
@@ -189,8 +191,10 @@ func (c *Client) acquire(ctx context.Context, name string, wait *leasev1.Wait, o
 	for _, option := range options {
 		option(req)
 	}
+	began := now()
 	for pause := retryFirst; ; pause = min(2*pause, retryMost) {
 		sent := now()
+		keepPlace(req, began)
 		granted, err := c.service.Acquire(ctx, req)
 		if err == nil {
 			return c.start(ctx, c.unary(newLease(c.ctx, granted, sent)))
@@ -203,6 +207,13 @@ func (c *Client) acquire(ctx context.Context, name string, wait *leasev1.Wait, o
 		if !sleep(ctx, jittered(pause)) {
 			return nil, Typed(name, err)
 		}
+	}
+}
+
+// keepPlace lets a request that waits and is made again say since when.
+func keepPlace(req *leasev1.AcquireRequest, began core.Instant) {
+	if waited := now().Sub(began); req.GetWait() != nil && waited > retryFirst {
+		req.Wait.Waited = durationpb.New(waited)
 	}
 }
 

@@ -38,11 +38,13 @@ type Session struct {
 	once   sync.Once
 	ended  chan struct{} // closed when run has ended
 
-	sendMu sync.Mutex // one message at a time; never held together with mu
+	posted chan struct{} // tells write of messages in queue
 
 	mu      sync.Mutex
 	closing bool
 	stream  stream // nil while there is none
+	// queue has the messages that are to be sent on it.
+	queue []*leasev1.SessionRequest
 	// breakStream ends the stream when it does not answer.
 	breakStream func()
 	fresh       chan struct{}
@@ -84,7 +86,7 @@ func (c *Client) NewSession(ctx context.Context, options ...Option) (*Session, e
 	}
 	s := &Session{
 		client: c, open: &leasev1.SessionOpen{Holder: defaults.GetHolder(), Ttl: defaults.GetTtl()},
-		ready: make(chan struct{}), ended: make(chan struct{}), fresh: make(chan struct{}),
+		ready: make(chan struct{}), ended: make(chan struct{}), fresh: make(chan struct{}), posted: make(chan struct{}, 1),
 		calls: map[uint64]chan answer{}, leases: map[leaseKey]*kept{}, beats: map[uint64]core.Instant{},
 	}
 	s.ctx, s.cancel = context.WithCancelCause(c.ctx)
@@ -117,7 +119,9 @@ func (s *Session) acquire(ctx context.Context, name string, wait *leasev1.Wait, 
 	for _, option := range options {
 		option(req)
 	}
+	began := now()
 	for pause := retryFirst; ; pause = min(2*pause, retryMost) {
+		keepPlace(req, began)
 		got, err := s.ask(ctx, &leasev1.SessionRequest{Message: &leasev1.SessionRequest_Acquire{Acquire: req}})
 		if err != nil {
 			return nil, fmt.Errorf("lease %q: %w", name, err)

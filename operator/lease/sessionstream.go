@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"sync"
 	"time"
 
 	"google.golang.org/grpc/codes"
@@ -17,6 +18,12 @@ import (
 
 // reopenSpread is over how long the sessions whose streams broke at one moment spread their new ones.
 const reopenSpread = 250 * time.Millisecond
+
+// batchMessages and batchBytes bound what is sent as one message; the service takes 1 MiB.
+const (
+	batchMessages = 256
+	batchBytes    = 256 << 10
+)
 
 // run keeps a stream open until the session ends.
 func (s *Session) run() {
@@ -61,6 +68,7 @@ func (s *Session) serve() (opened bool, err error) {
 	s.mu.Lock()
 	s.id++
 	open := proto.CloneOf(s.open)
+	open.Batches = true
 	for key, k := range s.leases {
 		k.since = notCovered
 		open.Attach = append(open.Attach, &leasev1.SessionAttach{Name: key.name, Token: key.token})
@@ -84,6 +92,9 @@ func (s *Session) serve() (opened bool, err error) {
 		}
 	})
 	defer hurry.Stop()
+	var writing sync.WaitGroup
+	defer writing.Wait()
+	defer cancel() // before that
 	for {
 		response, err := st.Recv()
 		if err != nil {
@@ -93,13 +104,79 @@ func (s *Session) serve() (opened bool, err error) {
 			opened = true
 			hurry.Stop()
 			s.connected(st, m, giveUp)
+			writing.Go(func() { s.write(ctx, st, m.GetBatches()) })
 			continue
 		}
 		if m := response.GetGoAway(); m != nil {
 			defer s.leave(at, m.GetGrace().AsDuration(), cancel)()
 			continue
 		}
-		s.handle(opening, response)
+		for _, one := range batched(response) {
+			s.handle(opening, one)
+		}
+	}
+}
+
+// batched returns the messages that a message consists of.
+func batched(r *leasev1.SessionResponse) []*leasev1.SessionResponse {
+	if batch := r.GetBatch(); batch != nil {
+		return batch.GetResponses()
+	}
+	return []*leasev1.SessionResponse{r}
+}
+
+// write sends what is posted until the stream ends: what came while it was busy goes as one message, to servers that take it so.
+func (s *Session) write(ctx context.Context, st stream, batches bool) {
+	for {
+		select {
+		case <-s.posted:
+		case <-ctx.Done():
+			return
+		}
+		s.mu.Lock()
+		var queue []*leasev1.SessionRequest
+		if s.stream == st {
+			queue, s.queue = s.queue, nil
+		}
+		s.mu.Unlock()
+		for len(queue) > 0 {
+			n := 1
+			if batches {
+				n = together(queue)
+			}
+			message := queue[0]
+			if n > 1 {
+				message = &leasev1.SessionRequest{Message: &leasev1.SessionRequest_Batch{Batch: &leasev1.SessionRequestBatch{Requests: queue[:n]}}}
+			}
+			if st.Send(message) != nil {
+				return // Recv tells of a broken stream
+			}
+			queue = queue[n:]
+		}
+	}
+}
+
+// together says how many of the messages, from the first on, go into one batch.
+func together(queue []*leasev1.SessionRequest) int {
+	bytes := 0
+	for i, r := range queue {
+		bytes += proto.Size(r)
+		if i > 0 && (i == batchMessages || bytes > batchBytes) {
+			return i
+		}
+	}
+	return len(queue)
+}
+
+// post has a message sent on the present stream; if there is none it is dropped. The lock is held.
+func (s *Session) post(r *leasev1.SessionRequest) {
+	if s.stream == nil {
+		return
+	}
+	s.queue = append(s.queue, r)
+	select {
+	case s.posted <- struct{}{}:
+	default:
 	}
 }
 
@@ -133,7 +210,7 @@ func (s *Session) broken() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.stream != nil {
-		s.stream, s.fresh = nil, make(chan struct{})
+		s.stream, s.fresh, s.queue = nil, make(chan struct{}), nil
 	}
 	for id, call := range s.calls {
 		delete(s.calls, id)
@@ -242,27 +319,26 @@ func (s *Session) silent() bool {
 
 // tell sends a message that no caller waits for an answer to. One that is lost with its stream does not matter.
 func (s *Session) tell(r *leasev1.SessionRequest) {
-	s.sendMu.Lock()
-	defer s.sendMu.Unlock()
 	s.mu.Lock()
-	st := s.stream
+	defer s.mu.Unlock()
 	s.id++
 	r.Id = s.id
 	if r.GetHeartbeat() != nil {
 		s.beats[r.GetId()] = now()
 	}
-	s.mu.Unlock()
-	if st != nil {
-		_ = st.Send(r) // Recv tells of a broken stream
-	}
+	s.post(r)
 }
 
 // ask sends a message and waits for its answer, on one stream after another.
 func (s *Session) ask(ctx context.Context, r *leasev1.SessionRequest) (answer, error) {
+	began, waited := now(), r.GetAcquire().GetWait().GetWaited().AsDuration()
 	for {
 		a := s.askOnce(ctx, r)
 		if !errors.Is(a.err, errBroken) {
 			return a, a.err
+		}
+		if acquire := r.GetAcquire(); acquire != nil {
+			keepPlace(acquire, began.Add(-waited))
 		}
 	}
 }
@@ -279,12 +355,10 @@ func (s *Session) askOnce(ctx context.Context, r *leasev1.SessionRequest) answer
 		return answer{err: context.Cause(s.ctx)}
 	}
 	call := make(chan answer, 1)
-	s.sendMu.Lock()
 	s.mu.Lock()
 	st := s.stream
 	if st == nil {
 		s.mu.Unlock()
-		s.sendMu.Unlock()
 		return answer{err: errBroken}
 	}
 	s.id++
@@ -292,9 +366,8 @@ func (s *Session) askOnce(ctx context.Context, r *leasev1.SessionRequest) answer
 	r.Id = s.id
 	s.calls[r.GetId()] = call
 	sent := now()
+	s.post(r)
 	s.mu.Unlock()
-	_ = st.Send(r) // Recv tells of a broken stream
-	s.sendMu.Unlock()
 	select {
 	case a := <-call:
 		a.sent, a.stream = sent, st

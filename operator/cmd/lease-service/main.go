@@ -16,6 +16,7 @@ import (
 
 	"github.com/holdfast-io/holdfast/operator/internal/buildinfo"
 	"github.com/holdfast-io/holdfast/operator/internal/lease/service"
+	"github.com/holdfast-io/holdfast/operator/internal/lease/store"
 	"github.com/holdfast-io/holdfast/operator/internal/lease/tokenreview"
 )
 
@@ -84,6 +85,7 @@ func newCommand(opts *service.Options) *cobra.Command {
 	flags.DurationVar(&opts.LeaseTTL, "lease-ttl", time.Minute, "TTL of leases whose request names none")
 	flags.DurationVar(&opts.SessionTTL, "session-ttl", 5*time.Second, "how soon other replicas take over from one that died")
 	flags.DurationVar(&opts.DrainTimeout, "drain-timeout", 20*time.Second, "how long an orderly stop may take")
+	flags.IntVar(&opts.JournalChanges, "journal-changes", store.MaxJournal, "how many changes the journal in etcd may have before what still holds is written to keys of its own")
 	flags.IntVar(&opts.Shards, "shards", 64, "number of shards, fixed when the prefix is first used")
 	flags.Int64Var(&opts.Limits.Leases, "max-leases", 0, "holds of the whole service at most; 0: no limit")
 	flags.Int64Var(&opts.Limits.Waiters, "max-waiters", 0, "waiting requests of the whole service at most; 0: no limit")

@@ -93,7 +93,9 @@ type GetStatusResponse struct {
 	// Whether the replica is handing its shards over in order to stop.
 	Draining bool `protobuf:"varint,15,opt,name=draining,proto3" json:"draining,omitempty"`
 	// How many clients have a session open at this replica.
-	Sessions      int64 `protobuf:"varint,16,opt,name=sessions,proto3" json:"sessions,omitempty"`
+	Sessions int64 `protobuf:"varint,16,opt,name=sessions,proto3" json:"sessions,omitempty"`
+	// The term of the leader: rises with each election. 0: none is known.
+	LeaderTerm    int64 `protobuf:"varint,17,opt,name=leader_term,json=leaderTerm,proto3" json:"leader_term,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -236,6 +238,13 @@ func (x *GetStatusResponse) GetDraining() bool {
 func (x *GetStatusResponse) GetSessions() int64 {
 	if x != nil {
 		return x.Sessions
+	}
+	return 0
+}
+
+func (x *GetStatusResponse) GetLeaderTerm() int64 {
+	if x != nil {
+		return x.LeaderTerm
 	}
 	return 0
 }
@@ -547,7 +556,7 @@ var File_dist_system_lease_status_proto protoreflect.FileDescriptor
 const file_dist_system_lease_status_proto_rawDesc = "" +
 	"\n" +
 	"\x1edist/system/lease/status.proto\x12\x11dist.system.lease\x1a\x1egoogle/protobuf/duration.proto\"\x12\n" +
-	"\x10GetStatusRequest\"\xbc\x04\n" +
+	"\x10GetStatusRequest\"\xdd\x04\n" +
 	"\x11GetStatusResponse\x12\x1b\n" +
 	"\tis_leader\x18\x01 \x01(\bR\bisLeader\x12\x19\n" +
 	"\bpod_name\x18\x02 \x01(\tR\apodName\x12#\n" +
@@ -565,7 +574,9 @@ const file_dist_system_lease_status_proto_rawDesc = "" +
 	"\x06uptime\x18\r \x01(\v2\x19.google.protobuf.DurationR\x06uptime\x126\n" +
 	"\x06quotas\x18\x0e \x03(\v2\x1e.dist.system.lease.QuotaStatusR\x06quotas\x12\x1a\n" +
 	"\bdraining\x18\x0f \x01(\bR\bdraining\x12\x1a\n" +
-	"\bsessions\x18\x10 \x01(\x03R\bsessions\"\x89\x01\n" +
+	"\bsessions\x18\x10 \x01(\x03R\bsessions\x12\x1f\n" +
+	"\vleader_term\x18\x11 \x01(\x03R\n" +
+	"leaderTerm\"\x89\x01\n" +
 	"\rReplicaStatus\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x18\n" +
 	"\aaddress\x18\x02 \x01(\tR\aaddress\x12\x16\n" +

@@ -327,7 +327,7 @@ func (x WatchSnapshot_Cause) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use WatchSnapshot_Cause.Descriptor instead.
 func (WatchSnapshot_Cause) EnumDescriptor() ([]byte, []int) {
-	return file_dist_system_lease_v1_lease_proto_rawDescGZIP(), []int{18, 0}
+	return file_dist_system_lease_v1_lease_proto_rawDescGZIP(), []int{21, 0}
 }
 
 // Kind is what happened to the hold.
@@ -384,7 +384,7 @@ func (x WatchEvent_Kind) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use WatchEvent_Kind.Descriptor instead.
 func (WatchEvent_Kind) EnumDescriptor() ([]byte, []int) {
-	return file_dist_system_lease_v1_lease_proto_rawDescGZIP(), []int{21, 0}
+	return file_dist_system_lease_v1_lease_proto_rawDescGZIP(), []int{24, 0}
 }
 
 // Verdict on a token.
@@ -437,7 +437,7 @@ func (x CheckTokenResponse_Verdict) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use CheckTokenResponse_Verdict.Descriptor instead.
 func (CheckTokenResponse_Verdict) EnumDescriptor() ([]byte, []int) {
-	return file_dist_system_lease_v1_lease_proto_rawDescGZIP(), []int{25, 0}
+	return file_dist_system_lease_v1_lease_proto_rawDescGZIP(), []int{28, 0}
 }
 
 // Lease is the state of one name.
@@ -939,7 +939,10 @@ func (x *Contention) GetWaiters() int32 {
 type Wait struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// How long to wait at most. Unset: up to the deadline of the call, or without end if it has none.
-	Timeout       *durationpb.Duration `protobuf:"bytes,1,opt,name=timeout,proto3" json:"timeout,omitempty"`
+	Timeout *durationpb.Duration `protobuf:"bytes,1,opt,name=timeout,proto3" json:"timeout,omitempty"`
+	// How long this request has waited already, at a replica that served the name before. The line is in the order in which waits
+	// began, so a call that is made again after a change of owner does not lose its place.
+	Waited        *durationpb.Duration `protobuf:"bytes,2,opt,name=waited,proto3" json:"waited,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -977,6 +980,13 @@ func (*Wait) Descriptor() ([]byte, []int) {
 func (x *Wait) GetTimeout() *durationpb.Duration {
 	if x != nil {
 		return x.Timeout
+	}
+	return nil
+}
+
+func (x *Wait) GetWaited() *durationpb.Duration {
+	if x != nil {
+		return x.Waited
 	}
 	return nil
 }
@@ -1352,6 +1362,185 @@ func (x *KeepAliveResponse) GetRevocation() *Revocation {
 	return nil
 }
 
+// KeepAliveAllRequest names holds to keep alive.
+type KeepAliveAllRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The holds.
+	Holds         []*KeepAliveRequest `protobuf:"bytes,1,rep,name=holds,proto3" json:"holds,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *KeepAliveAllRequest) Reset() {
+	*x = KeepAliveAllRequest{}
+	mi := &file_dist_system_lease_v1_lease_proto_msgTypes[10]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *KeepAliveAllRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*KeepAliveAllRequest) ProtoMessage() {}
+
+func (x *KeepAliveAllRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_dist_system_lease_v1_lease_proto_msgTypes[10]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use KeepAliveAllRequest.ProtoReflect.Descriptor instead.
+func (*KeepAliveAllRequest) Descriptor() ([]byte, []int) {
+	return file_dist_system_lease_v1_lease_proto_rawDescGZIP(), []int{10}
+}
+
+func (x *KeepAliveAllRequest) GetHolds() []*KeepAliveRequest {
+	if x != nil {
+		return x.Holds
+	}
+	return nil
+}
+
+// KeepAliveAllResponse has the results.
+type KeepAliveAllResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// One for each hold of the request, in its order.
+	Results       []*KeepAliveResult `protobuf:"bytes,1,rep,name=results,proto3" json:"results,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *KeepAliveAllResponse) Reset() {
+	*x = KeepAliveAllResponse{}
+	mi := &file_dist_system_lease_v1_lease_proto_msgTypes[11]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *KeepAliveAllResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*KeepAliveAllResponse) ProtoMessage() {}
+
+func (x *KeepAliveAllResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_dist_system_lease_v1_lease_proto_msgTypes[11]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use KeepAliveAllResponse.ProtoReflect.Descriptor instead.
+func (*KeepAliveAllResponse) Descriptor() ([]byte, []int) {
+	return file_dist_system_lease_v1_lease_proto_rawDescGZIP(), []int{11}
+}
+
+func (x *KeepAliveAllResponse) GetResults() []*KeepAliveResult {
+	if x != nil {
+		return x.Results
+	}
+	return nil
+}
+
+// KeepAliveResult is what became of one hold.
+type KeepAliveResult struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// What KeepAlive would have answered.
+	//
+	// Types that are valid to be assigned to Result:
+	//
+	//	*KeepAliveResult_Kept
+	//	*KeepAliveResult_Refused
+	Result        isKeepAliveResult_Result `protobuf_oneof:"result"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *KeepAliveResult) Reset() {
+	*x = KeepAliveResult{}
+	mi := &file_dist_system_lease_v1_lease_proto_msgTypes[12]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *KeepAliveResult) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*KeepAliveResult) ProtoMessage() {}
+
+func (x *KeepAliveResult) ProtoReflect() protoreflect.Message {
+	mi := &file_dist_system_lease_v1_lease_proto_msgTypes[12]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use KeepAliveResult.ProtoReflect.Descriptor instead.
+func (*KeepAliveResult) Descriptor() ([]byte, []int) {
+	return file_dist_system_lease_v1_lease_proto_rawDescGZIP(), []int{12}
+}
+
+func (x *KeepAliveResult) GetResult() isKeepAliveResult_Result {
+	if x != nil {
+		return x.Result
+	}
+	return nil
+}
+
+func (x *KeepAliveResult) GetKept() *KeepAliveResponse {
+	if x != nil {
+		if x, ok := x.Result.(*KeepAliveResult_Kept); ok {
+			return x.Kept
+		}
+	}
+	return nil
+}
+
+func (x *KeepAliveResult) GetRefused() *SessionRefused {
+	if x != nil {
+		if x, ok := x.Result.(*KeepAliveResult_Refused); ok {
+			return x.Refused
+		}
+	}
+	return nil
+}
+
+type isKeepAliveResult_Result interface {
+	isKeepAliveResult_Result()
+}
+
+type KeepAliveResult_Kept struct {
+	// It lives on.
+	Kept *KeepAliveResponse `protobuf:"bytes,1,opt,name=kept,proto3,oneof"`
+}
+
+type KeepAliveResult_Refused struct {
+	// The call would have failed.
+	Refused *SessionRefused `protobuf:"bytes,2,opt,name=refused,proto3,oneof"`
+}
+
+func (*KeepAliveResult_Kept) isKeepAliveResult_Result() {}
+
+func (*KeepAliveResult_Refused) isKeepAliveResult_Result() {}
+
 // ReleaseRequest ends a hold.
 type ReleaseRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1365,7 +1554,7 @@ type ReleaseRequest struct {
 
 func (x *ReleaseRequest) Reset() {
 	*x = ReleaseRequest{}
-	mi := &file_dist_system_lease_v1_lease_proto_msgTypes[10]
+	mi := &file_dist_system_lease_v1_lease_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1377,7 +1566,7 @@ func (x *ReleaseRequest) String() string {
 func (*ReleaseRequest) ProtoMessage() {}
 
 func (x *ReleaseRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_dist_system_lease_v1_lease_proto_msgTypes[10]
+	mi := &file_dist_system_lease_v1_lease_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1390,7 +1579,7 @@ func (x *ReleaseRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReleaseRequest.ProtoReflect.Descriptor instead.
 func (*ReleaseRequest) Descriptor() ([]byte, []int) {
-	return file_dist_system_lease_v1_lease_proto_rawDescGZIP(), []int{10}
+	return file_dist_system_lease_v1_lease_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *ReleaseRequest) GetName() string {
@@ -1420,7 +1609,7 @@ type ReleaseResponse struct {
 
 func (x *ReleaseResponse) Reset() {
 	*x = ReleaseResponse{}
-	mi := &file_dist_system_lease_v1_lease_proto_msgTypes[11]
+	mi := &file_dist_system_lease_v1_lease_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1432,7 +1621,7 @@ func (x *ReleaseResponse) String() string {
 func (*ReleaseResponse) ProtoMessage() {}
 
 func (x *ReleaseResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_dist_system_lease_v1_lease_proto_msgTypes[11]
+	mi := &file_dist_system_lease_v1_lease_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1445,7 +1634,7 @@ func (x *ReleaseResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReleaseResponse.ProtoReflect.Descriptor instead.
 func (*ReleaseResponse) Descriptor() ([]byte, []int) {
-	return file_dist_system_lease_v1_lease_proto_rawDescGZIP(), []int{11}
+	return file_dist_system_lease_v1_lease_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *ReleaseResponse) GetReleased() bool {
@@ -1475,7 +1664,7 @@ type GetRequest struct {
 
 func (x *GetRequest) Reset() {
 	*x = GetRequest{}
-	mi := &file_dist_system_lease_v1_lease_proto_msgTypes[12]
+	mi := &file_dist_system_lease_v1_lease_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1487,7 +1676,7 @@ func (x *GetRequest) String() string {
 func (*GetRequest) ProtoMessage() {}
 
 func (x *GetRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_dist_system_lease_v1_lease_proto_msgTypes[12]
+	mi := &file_dist_system_lease_v1_lease_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1500,7 +1689,7 @@ func (x *GetRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetRequest.ProtoReflect.Descriptor instead.
 func (*GetRequest) Descriptor() ([]byte, []int) {
-	return file_dist_system_lease_v1_lease_proto_rawDescGZIP(), []int{12}
+	return file_dist_system_lease_v1_lease_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *GetRequest) GetName() string {
@@ -1528,7 +1717,7 @@ type GetResponse struct {
 
 func (x *GetResponse) Reset() {
 	*x = GetResponse{}
-	mi := &file_dist_system_lease_v1_lease_proto_msgTypes[13]
+	mi := &file_dist_system_lease_v1_lease_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1540,7 +1729,7 @@ func (x *GetResponse) String() string {
 func (*GetResponse) ProtoMessage() {}
 
 func (x *GetResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_dist_system_lease_v1_lease_proto_msgTypes[13]
+	mi := &file_dist_system_lease_v1_lease_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1553,7 +1742,7 @@ func (x *GetResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetResponse.ProtoReflect.Descriptor instead.
 func (*GetResponse) Descriptor() ([]byte, []int) {
-	return file_dist_system_lease_v1_lease_proto_rawDescGZIP(), []int{13}
+	return file_dist_system_lease_v1_lease_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *GetResponse) GetLease() *Lease {
@@ -1581,7 +1770,7 @@ type ListRequest struct {
 
 func (x *ListRequest) Reset() {
 	*x = ListRequest{}
-	mi := &file_dist_system_lease_v1_lease_proto_msgTypes[14]
+	mi := &file_dist_system_lease_v1_lease_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1593,7 +1782,7 @@ func (x *ListRequest) String() string {
 func (*ListRequest) ProtoMessage() {}
 
 func (x *ListRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_dist_system_lease_v1_lease_proto_msgTypes[14]
+	mi := &file_dist_system_lease_v1_lease_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1606,7 +1795,7 @@ func (x *ListRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListRequest.ProtoReflect.Descriptor instead.
 func (*ListRequest) Descriptor() ([]byte, []int) {
-	return file_dist_system_lease_v1_lease_proto_rawDescGZIP(), []int{14}
+	return file_dist_system_lease_v1_lease_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *ListRequest) GetPrefix() string {
@@ -1650,7 +1839,7 @@ type ListResponse struct {
 
 func (x *ListResponse) Reset() {
 	*x = ListResponse{}
-	mi := &file_dist_system_lease_v1_lease_proto_msgTypes[15]
+	mi := &file_dist_system_lease_v1_lease_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1662,7 +1851,7 @@ func (x *ListResponse) String() string {
 func (*ListResponse) ProtoMessage() {}
 
 func (x *ListResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_dist_system_lease_v1_lease_proto_msgTypes[15]
+	mi := &file_dist_system_lease_v1_lease_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1675,7 +1864,7 @@ func (x *ListResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListResponse.ProtoReflect.Descriptor instead.
 func (*ListResponse) Descriptor() ([]byte, []int) {
-	return file_dist_system_lease_v1_lease_proto_rawDescGZIP(), []int{15}
+	return file_dist_system_lease_v1_lease_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *ListResponse) GetLeases() []*Lease {
@@ -1711,7 +1900,7 @@ type WatchRequest struct {
 
 func (x *WatchRequest) Reset() {
 	*x = WatchRequest{}
-	mi := &file_dist_system_lease_v1_lease_proto_msgTypes[16]
+	mi := &file_dist_system_lease_v1_lease_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1723,7 +1912,7 @@ func (x *WatchRequest) String() string {
 func (*WatchRequest) ProtoMessage() {}
 
 func (x *WatchRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_dist_system_lease_v1_lease_proto_msgTypes[16]
+	mi := &file_dist_system_lease_v1_lease_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1736,7 +1925,7 @@ func (x *WatchRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchRequest.ProtoReflect.Descriptor instead.
 func (*WatchRequest) Descriptor() ([]byte, []int) {
-	return file_dist_system_lease_v1_lease_proto_rawDescGZIP(), []int{16}
+	return file_dist_system_lease_v1_lease_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *WatchRequest) GetTarget() isWatchRequest_Target {
@@ -1809,7 +1998,7 @@ type WatchResponse struct {
 
 func (x *WatchResponse) Reset() {
 	*x = WatchResponse{}
-	mi := &file_dist_system_lease_v1_lease_proto_msgTypes[17]
+	mi := &file_dist_system_lease_v1_lease_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1821,7 +2010,7 @@ func (x *WatchResponse) String() string {
 func (*WatchResponse) ProtoMessage() {}
 
 func (x *WatchResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_dist_system_lease_v1_lease_proto_msgTypes[17]
+	mi := &file_dist_system_lease_v1_lease_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1834,7 +2023,7 @@ func (x *WatchResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchResponse.ProtoReflect.Descriptor instead.
 func (*WatchResponse) Descriptor() ([]byte, []int) {
-	return file_dist_system_lease_v1_lease_proto_rawDescGZIP(), []int{17}
+	return file_dist_system_lease_v1_lease_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *WatchResponse) GetRevision() int64 {
@@ -1919,7 +2108,7 @@ type WatchSnapshot struct {
 
 func (x *WatchSnapshot) Reset() {
 	*x = WatchSnapshot{}
-	mi := &file_dist_system_lease_v1_lease_proto_msgTypes[18]
+	mi := &file_dist_system_lease_v1_lease_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1931,7 +2120,7 @@ func (x *WatchSnapshot) String() string {
 func (*WatchSnapshot) ProtoMessage() {}
 
 func (x *WatchSnapshot) ProtoReflect() protoreflect.Message {
-	mi := &file_dist_system_lease_v1_lease_proto_msgTypes[18]
+	mi := &file_dist_system_lease_v1_lease_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1944,7 +2133,7 @@ func (x *WatchSnapshot) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchSnapshot.ProtoReflect.Descriptor instead.
 func (*WatchSnapshot) Descriptor() ([]byte, []int) {
-	return file_dist_system_lease_v1_lease_proto_rawDescGZIP(), []int{18}
+	return file_dist_system_lease_v1_lease_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *WatchSnapshot) GetCause() WatchSnapshot_Cause {
@@ -1979,7 +2168,7 @@ type WatchChanges struct {
 
 func (x *WatchChanges) Reset() {
 	*x = WatchChanges{}
-	mi := &file_dist_system_lease_v1_lease_proto_msgTypes[19]
+	mi := &file_dist_system_lease_v1_lease_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1991,7 +2180,7 @@ func (x *WatchChanges) String() string {
 func (*WatchChanges) ProtoMessage() {}
 
 func (x *WatchChanges) ProtoReflect() protoreflect.Message {
-	mi := &file_dist_system_lease_v1_lease_proto_msgTypes[19]
+	mi := &file_dist_system_lease_v1_lease_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2004,7 +2193,7 @@ func (x *WatchChanges) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchChanges.ProtoReflect.Descriptor instead.
 func (*WatchChanges) Descriptor() ([]byte, []int) {
-	return file_dist_system_lease_v1_lease_proto_rawDescGZIP(), []int{19}
+	return file_dist_system_lease_v1_lease_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *WatchChanges) GetEvents() []*WatchEvent {
@@ -2023,7 +2212,7 @@ type WatchProgress struct {
 
 func (x *WatchProgress) Reset() {
 	*x = WatchProgress{}
-	mi := &file_dist_system_lease_v1_lease_proto_msgTypes[20]
+	mi := &file_dist_system_lease_v1_lease_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2035,7 +2224,7 @@ func (x *WatchProgress) String() string {
 func (*WatchProgress) ProtoMessage() {}
 
 func (x *WatchProgress) ProtoReflect() protoreflect.Message {
-	mi := &file_dist_system_lease_v1_lease_proto_msgTypes[20]
+	mi := &file_dist_system_lease_v1_lease_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2048,7 +2237,7 @@ func (x *WatchProgress) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchProgress.ProtoReflect.Descriptor instead.
 func (*WatchProgress) Descriptor() ([]byte, []int) {
-	return file_dist_system_lease_v1_lease_proto_rawDescGZIP(), []int{20}
+	return file_dist_system_lease_v1_lease_proto_rawDescGZIP(), []int{23}
 }
 
 // WatchEvent is one change.
@@ -2070,7 +2259,7 @@ type WatchEvent struct {
 
 func (x *WatchEvent) Reset() {
 	*x = WatchEvent{}
-	mi := &file_dist_system_lease_v1_lease_proto_msgTypes[21]
+	mi := &file_dist_system_lease_v1_lease_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2082,7 +2271,7 @@ func (x *WatchEvent) String() string {
 func (*WatchEvent) ProtoMessage() {}
 
 func (x *WatchEvent) ProtoReflect() protoreflect.Message {
-	mi := &file_dist_system_lease_v1_lease_proto_msgTypes[21]
+	mi := &file_dist_system_lease_v1_lease_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2095,7 +2284,7 @@ func (x *WatchEvent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchEvent.ProtoReflect.Descriptor instead.
 func (*WatchEvent) Descriptor() ([]byte, []int) {
-	return file_dist_system_lease_v1_lease_proto_rawDescGZIP(), []int{21}
+	return file_dist_system_lease_v1_lease_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *WatchEvent) GetKind() WatchEvent_Kind {
@@ -2154,7 +2343,7 @@ type RevokeRequest struct {
 
 func (x *RevokeRequest) Reset() {
 	*x = RevokeRequest{}
-	mi := &file_dist_system_lease_v1_lease_proto_msgTypes[22]
+	mi := &file_dist_system_lease_v1_lease_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2166,7 +2355,7 @@ func (x *RevokeRequest) String() string {
 func (*RevokeRequest) ProtoMessage() {}
 
 func (x *RevokeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_dist_system_lease_v1_lease_proto_msgTypes[22]
+	mi := &file_dist_system_lease_v1_lease_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2179,7 +2368,7 @@ func (x *RevokeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RevokeRequest.ProtoReflect.Descriptor instead.
 func (*RevokeRequest) Descriptor() ([]byte, []int) {
-	return file_dist_system_lease_v1_lease_proto_rawDescGZIP(), []int{22}
+	return file_dist_system_lease_v1_lease_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *RevokeRequest) GetName() string {
@@ -2239,7 +2428,7 @@ type RevokeResponse struct {
 
 func (x *RevokeResponse) Reset() {
 	*x = RevokeResponse{}
-	mi := &file_dist_system_lease_v1_lease_proto_msgTypes[23]
+	mi := &file_dist_system_lease_v1_lease_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2251,7 +2440,7 @@ func (x *RevokeResponse) String() string {
 func (*RevokeResponse) ProtoMessage() {}
 
 func (x *RevokeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_dist_system_lease_v1_lease_proto_msgTypes[23]
+	mi := &file_dist_system_lease_v1_lease_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2264,7 +2453,7 @@ func (x *RevokeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RevokeResponse.ProtoReflect.Descriptor instead.
 func (*RevokeResponse) Descriptor() ([]byte, []int) {
-	return file_dist_system_lease_v1_lease_proto_rawDescGZIP(), []int{23}
+	return file_dist_system_lease_v1_lease_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *RevokeResponse) GetHolds() []*Hold {
@@ -2301,7 +2490,7 @@ type CheckTokenRequest struct {
 
 func (x *CheckTokenRequest) Reset() {
 	*x = CheckTokenRequest{}
-	mi := &file_dist_system_lease_v1_lease_proto_msgTypes[24]
+	mi := &file_dist_system_lease_v1_lease_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2313,7 +2502,7 @@ func (x *CheckTokenRequest) String() string {
 func (*CheckTokenRequest) ProtoMessage() {}
 
 func (x *CheckTokenRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_dist_system_lease_v1_lease_proto_msgTypes[24]
+	mi := &file_dist_system_lease_v1_lease_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2326,7 +2515,7 @@ func (x *CheckTokenRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CheckTokenRequest.ProtoReflect.Descriptor instead.
 func (*CheckTokenRequest) Descriptor() ([]byte, []int) {
-	return file_dist_system_lease_v1_lease_proto_rawDescGZIP(), []int{24}
+	return file_dist_system_lease_v1_lease_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *CheckTokenRequest) GetName() string {
@@ -2358,7 +2547,7 @@ type CheckTokenResponse struct {
 
 func (x *CheckTokenResponse) Reset() {
 	*x = CheckTokenResponse{}
-	mi := &file_dist_system_lease_v1_lease_proto_msgTypes[25]
+	mi := &file_dist_system_lease_v1_lease_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2370,7 +2559,7 @@ func (x *CheckTokenResponse) String() string {
 func (*CheckTokenResponse) ProtoMessage() {}
 
 func (x *CheckTokenResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_dist_system_lease_v1_lease_proto_msgTypes[25]
+	mi := &file_dist_system_lease_v1_lease_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2383,7 +2572,7 @@ func (x *CheckTokenResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CheckTokenResponse.ProtoReflect.Descriptor instead.
 func (*CheckTokenResponse) Descriptor() ([]byte, []int) {
-	return file_dist_system_lease_v1_lease_proto_rawDescGZIP(), []int{25}
+	return file_dist_system_lease_v1_lease_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *CheckTokenResponse) GetVerdict() CheckTokenResponse_Verdict {
@@ -2423,6 +2612,8 @@ type SessionRequest struct {
 	//	*SessionRequest_Cancel
 	//	*SessionRequest_Attach
 	//	*SessionRequest_Close
+	//	*SessionRequest_Get
+	//	*SessionRequest_Batch
 	Message       isSessionRequest_Message `protobuf_oneof:"message"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2430,7 +2621,7 @@ type SessionRequest struct {
 
 func (x *SessionRequest) Reset() {
 	*x = SessionRequest{}
-	mi := &file_dist_system_lease_v1_lease_proto_msgTypes[26]
+	mi := &file_dist_system_lease_v1_lease_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2442,7 +2633,7 @@ func (x *SessionRequest) String() string {
 func (*SessionRequest) ProtoMessage() {}
 
 func (x *SessionRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_dist_system_lease_v1_lease_proto_msgTypes[26]
+	mi := &file_dist_system_lease_v1_lease_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2455,7 +2646,7 @@ func (x *SessionRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SessionRequest.ProtoReflect.Descriptor instead.
 func (*SessionRequest) Descriptor() ([]byte, []int) {
-	return file_dist_system_lease_v1_lease_proto_rawDescGZIP(), []int{26}
+	return file_dist_system_lease_v1_lease_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *SessionRequest) GetId() uint64 {
@@ -2535,6 +2726,24 @@ func (x *SessionRequest) GetClose() *SessionClose {
 	return nil
 }
 
+func (x *SessionRequest) GetGet() *GetRequest {
+	if x != nil {
+		if x, ok := x.Message.(*SessionRequest_Get); ok {
+			return x.Get
+		}
+	}
+	return nil
+}
+
+func (x *SessionRequest) GetBatch() *SessionRequestBatch {
+	if x != nil {
+		if x, ok := x.Message.(*SessionRequest_Batch); ok {
+			return x.Batch
+		}
+	}
+	return nil
+}
+
 type isSessionRequest_Message interface {
 	isSessionRequest_Message()
 }
@@ -2575,6 +2784,17 @@ type SessionRequest_Close struct {
 	Close *SessionClose `protobuf:"bytes,8,opt,name=close,proto3,oneof"`
 }
 
+type SessionRequest_Get struct {
+	// Reads a lease, as the call Get does; answered by Got or Refused.
+	Get *GetRequest `protobuf:"bytes,9,opt,name=get,proto3,oneof"`
+}
+
+type SessionRequest_Batch struct {
+	// Several messages in one, each with its own id, as if they had been sent one after another. Only to servers that say
+	// so in SessionOpened. What is sent together costs both sides much less.
+	Batch *SessionRequestBatch `protobuf:"bytes,10,opt,name=batch,proto3,oneof"`
+}
+
 func (*SessionRequest_Open) isSessionRequest_Message() {}
 
 func (*SessionRequest_Heartbeat) isSessionRequest_Message() {}
@@ -2589,6 +2809,56 @@ func (*SessionRequest_Attach) isSessionRequest_Message() {}
 
 func (*SessionRequest_Close) isSessionRequest_Message() {}
 
+func (*SessionRequest_Get) isSessionRequest_Message() {}
+
+func (*SessionRequest_Batch) isSessionRequest_Message() {}
+
+// SessionRequestBatch is several messages of the client.
+type SessionRequestBatch struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The messages, in order. None of them is an open or a batch.
+	Requests      []*SessionRequest `protobuf:"bytes,1,rep,name=requests,proto3" json:"requests,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SessionRequestBatch) Reset() {
+	*x = SessionRequestBatch{}
+	mi := &file_dist_system_lease_v1_lease_proto_msgTypes[30]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SessionRequestBatch) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SessionRequestBatch) ProtoMessage() {}
+
+func (x *SessionRequestBatch) ProtoReflect() protoreflect.Message {
+	mi := &file_dist_system_lease_v1_lease_proto_msgTypes[30]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SessionRequestBatch.ProtoReflect.Descriptor instead.
+func (*SessionRequestBatch) Descriptor() ([]byte, []int) {
+	return file_dist_system_lease_v1_lease_proto_rawDescGZIP(), []int{30}
+}
+
+func (x *SessionRequestBatch) GetRequests() []*SessionRequest {
+	if x != nil {
+		return x.Requests
+	}
+	return nil
+}
+
 // SessionOpen begins a session.
 type SessionOpen struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -2597,14 +2867,16 @@ type SessionOpen struct {
 	// Default TTL of its acquires. Unset: the server's.
 	Ttl *durationpb.Duration `protobuf:"bytes,2,opt,name=ttl,proto3" json:"ttl,omitempty"`
 	// Holds to attach at once, after a broken stream. Those that are gone are answered by Lost.
-	Attach        []*SessionAttach `protobuf:"bytes,3,rep,name=attach,proto3" json:"attach,omitempty"`
+	Attach []*SessionAttach `protobuf:"bytes,3,rep,name=attach,proto3" json:"attach,omitempty"`
+	// Whether the server may send batches.
+	Batches       bool `protobuf:"varint,4,opt,name=batches,proto3" json:"batches,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *SessionOpen) Reset() {
 	*x = SessionOpen{}
-	mi := &file_dist_system_lease_v1_lease_proto_msgTypes[27]
+	mi := &file_dist_system_lease_v1_lease_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2616,7 +2888,7 @@ func (x *SessionOpen) String() string {
 func (*SessionOpen) ProtoMessage() {}
 
 func (x *SessionOpen) ProtoReflect() protoreflect.Message {
-	mi := &file_dist_system_lease_v1_lease_proto_msgTypes[27]
+	mi := &file_dist_system_lease_v1_lease_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2629,7 +2901,7 @@ func (x *SessionOpen) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SessionOpen.ProtoReflect.Descriptor instead.
 func (*SessionOpen) Descriptor() ([]byte, []int) {
-	return file_dist_system_lease_v1_lease_proto_rawDescGZIP(), []int{27}
+	return file_dist_system_lease_v1_lease_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *SessionOpen) GetHolder() string {
@@ -2653,6 +2925,13 @@ func (x *SessionOpen) GetAttach() []*SessionAttach {
 	return nil
 }
 
+func (x *SessionOpen) GetBatches() bool {
+	if x != nil {
+		return x.Batches
+	}
+	return false
+}
+
 // SessionHeartbeat keeps all holds of the session.
 type SessionHeartbeat struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -2662,7 +2941,7 @@ type SessionHeartbeat struct {
 
 func (x *SessionHeartbeat) Reset() {
 	*x = SessionHeartbeat{}
-	mi := &file_dist_system_lease_v1_lease_proto_msgTypes[28]
+	mi := &file_dist_system_lease_v1_lease_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2674,7 +2953,7 @@ func (x *SessionHeartbeat) String() string {
 func (*SessionHeartbeat) ProtoMessage() {}
 
 func (x *SessionHeartbeat) ProtoReflect() protoreflect.Message {
-	mi := &file_dist_system_lease_v1_lease_proto_msgTypes[28]
+	mi := &file_dist_system_lease_v1_lease_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2687,7 +2966,7 @@ func (x *SessionHeartbeat) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SessionHeartbeat.ProtoReflect.Descriptor instead.
 func (*SessionHeartbeat) Descriptor() ([]byte, []int) {
-	return file_dist_system_lease_v1_lease_proto_rawDescGZIP(), []int{28}
+	return file_dist_system_lease_v1_lease_proto_rawDescGZIP(), []int{32}
 }
 
 // SessionCancel gives up a waiting acquire.
@@ -2701,7 +2980,7 @@ type SessionCancel struct {
 
 func (x *SessionCancel) Reset() {
 	*x = SessionCancel{}
-	mi := &file_dist_system_lease_v1_lease_proto_msgTypes[29]
+	mi := &file_dist_system_lease_v1_lease_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2713,7 +2992,7 @@ func (x *SessionCancel) String() string {
 func (*SessionCancel) ProtoMessage() {}
 
 func (x *SessionCancel) ProtoReflect() protoreflect.Message {
-	mi := &file_dist_system_lease_v1_lease_proto_msgTypes[29]
+	mi := &file_dist_system_lease_v1_lease_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2726,7 +3005,7 @@ func (x *SessionCancel) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SessionCancel.ProtoReflect.Descriptor instead.
 func (*SessionCancel) Descriptor() ([]byte, []int) {
-	return file_dist_system_lease_v1_lease_proto_rawDescGZIP(), []int{29}
+	return file_dist_system_lease_v1_lease_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *SessionCancel) GetRequest() uint64 {
@@ -2749,7 +3028,7 @@ type SessionAttach struct {
 
 func (x *SessionAttach) Reset() {
 	*x = SessionAttach{}
-	mi := &file_dist_system_lease_v1_lease_proto_msgTypes[30]
+	mi := &file_dist_system_lease_v1_lease_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2761,7 +3040,7 @@ func (x *SessionAttach) String() string {
 func (*SessionAttach) ProtoMessage() {}
 
 func (x *SessionAttach) ProtoReflect() protoreflect.Message {
-	mi := &file_dist_system_lease_v1_lease_proto_msgTypes[30]
+	mi := &file_dist_system_lease_v1_lease_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2774,7 +3053,7 @@ func (x *SessionAttach) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SessionAttach.ProtoReflect.Descriptor instead.
 func (*SessionAttach) Descriptor() ([]byte, []int) {
-	return file_dist_system_lease_v1_lease_proto_rawDescGZIP(), []int{30}
+	return file_dist_system_lease_v1_lease_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *SessionAttach) GetName() string {
@@ -2800,7 +3079,7 @@ type SessionClose struct {
 
 func (x *SessionClose) Reset() {
 	*x = SessionClose{}
-	mi := &file_dist_system_lease_v1_lease_proto_msgTypes[31]
+	mi := &file_dist_system_lease_v1_lease_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2812,7 +3091,7 @@ func (x *SessionClose) String() string {
 func (*SessionClose) ProtoMessage() {}
 
 func (x *SessionClose) ProtoReflect() protoreflect.Message {
-	mi := &file_dist_system_lease_v1_lease_proto_msgTypes[31]
+	mi := &file_dist_system_lease_v1_lease_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2825,7 +3104,7 @@ func (x *SessionClose) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SessionClose.ProtoReflect.Descriptor instead.
 func (*SessionClose) Descriptor() ([]byte, []int) {
-	return file_dist_system_lease_v1_lease_proto_rawDescGZIP(), []int{31}
+	return file_dist_system_lease_v1_lease_proto_rawDescGZIP(), []int{35}
 }
 
 // SessionResponse is one message of the server in a session.
@@ -2848,6 +3127,8 @@ type SessionResponse struct {
 	//	*SessionResponse_Lost
 	//	*SessionResponse_RevokeRequested
 	//	*SessionResponse_GoAway
+	//	*SessionResponse_Got
+	//	*SessionResponse_Batch
 	Message       isSessionResponse_Message `protobuf_oneof:"message"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2855,7 +3136,7 @@ type SessionResponse struct {
 
 func (x *SessionResponse) Reset() {
 	*x = SessionResponse{}
-	mi := &file_dist_system_lease_v1_lease_proto_msgTypes[32]
+	mi := &file_dist_system_lease_v1_lease_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2867,7 +3148,7 @@ func (x *SessionResponse) String() string {
 func (*SessionResponse) ProtoMessage() {}
 
 func (x *SessionResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_dist_system_lease_v1_lease_proto_msgTypes[32]
+	mi := &file_dist_system_lease_v1_lease_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2880,7 +3161,7 @@ func (x *SessionResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SessionResponse.ProtoReflect.Descriptor instead.
 func (*SessionResponse) Descriptor() ([]byte, []int) {
-	return file_dist_system_lease_v1_lease_proto_rawDescGZIP(), []int{32}
+	return file_dist_system_lease_v1_lease_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *SessionResponse) GetId() uint64 {
@@ -2996,6 +3277,24 @@ func (x *SessionResponse) GetGoAway() *SessionGoAway {
 	return nil
 }
 
+func (x *SessionResponse) GetGot() *GetResponse {
+	if x != nil {
+		if x, ok := x.Message.(*SessionResponse_Got); ok {
+			return x.Got
+		}
+	}
+	return nil
+}
+
+func (x *SessionResponse) GetBatch() *SessionResponseBatch {
+	if x != nil {
+		if x, ok := x.Message.(*SessionResponse_Batch); ok {
+			return x.Batch
+		}
+	}
+	return nil
+}
+
 type isSessionResponse_Message interface {
 	isSessionResponse_Message()
 }
@@ -3055,6 +3354,16 @@ type SessionResponse_GoAway struct {
 	GoAway *SessionGoAway `protobuf:"bytes,12,opt,name=go_away,json=goAway,proto3,oneof"`
 }
 
+type SessionResponse_Got struct {
+	// Answers get.
+	Got *GetResponse `protobuf:"bytes,13,opt,name=got,proto3,oneof"`
+}
+
+type SessionResponse_Batch struct {
+	// Several messages in one, as if they had been sent one after another. Only to clients that said so in SessionOpen.
+	Batch *SessionResponseBatch `protobuf:"bytes,14,opt,name=batch,proto3,oneof"`
+}
+
 func (*SessionResponse_Opened) isSessionResponse_Message() {}
 
 func (*SessionResponse_HeartbeatAck) isSessionResponse_Message() {}
@@ -3077,20 +3386,72 @@ func (*SessionResponse_RevokeRequested) isSessionResponse_Message() {}
 
 func (*SessionResponse_GoAway) isSessionResponse_Message() {}
 
+func (*SessionResponse_Got) isSessionResponse_Message() {}
+
+func (*SessionResponse_Batch) isSessionResponse_Message() {}
+
+// SessionResponseBatch is several messages of the server.
+type SessionResponseBatch struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The messages, in order. None of them is a batch.
+	Responses     []*SessionResponse `protobuf:"bytes,1,rep,name=responses,proto3" json:"responses,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SessionResponseBatch) Reset() {
+	*x = SessionResponseBatch{}
+	mi := &file_dist_system_lease_v1_lease_proto_msgTypes[37]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SessionResponseBatch) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SessionResponseBatch) ProtoMessage() {}
+
+func (x *SessionResponseBatch) ProtoReflect() protoreflect.Message {
+	mi := &file_dist_system_lease_v1_lease_proto_msgTypes[37]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SessionResponseBatch.ProtoReflect.Descriptor instead.
+func (*SessionResponseBatch) Descriptor() ([]byte, []int) {
+	return file_dist_system_lease_v1_lease_proto_rawDescGZIP(), []int{37}
+}
+
+func (x *SessionResponseBatch) GetResponses() []*SessionResponse {
+	if x != nil {
+		return x.Responses
+	}
+	return nil
+}
+
 // SessionOpened answers SessionOpen.
 type SessionOpened struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// How often the client must send a heartbeat: a third of the smallest TTL, at most.
 	HeartbeatInterval *durationpb.Duration `protobuf:"bytes,1,opt,name=heartbeat_interval,json=heartbeatInterval,proto3" json:"heartbeat_interval,omitempty"`
 	// The session's default TTL.
-	Ttl           *durationpb.Duration `protobuf:"bytes,2,opt,name=ttl,proto3" json:"ttl,omitempty"`
+	Ttl *durationpb.Duration `protobuf:"bytes,2,opt,name=ttl,proto3" json:"ttl,omitempty"`
+	// Whether the client may send batches.
+	Batches       bool `protobuf:"varint,3,opt,name=batches,proto3" json:"batches,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *SessionOpened) Reset() {
 	*x = SessionOpened{}
-	mi := &file_dist_system_lease_v1_lease_proto_msgTypes[33]
+	mi := &file_dist_system_lease_v1_lease_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3102,7 +3463,7 @@ func (x *SessionOpened) String() string {
 func (*SessionOpened) ProtoMessage() {}
 
 func (x *SessionOpened) ProtoReflect() protoreflect.Message {
-	mi := &file_dist_system_lease_v1_lease_proto_msgTypes[33]
+	mi := &file_dist_system_lease_v1_lease_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3115,7 +3476,7 @@ func (x *SessionOpened) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SessionOpened.ProtoReflect.Descriptor instead.
 func (*SessionOpened) Descriptor() ([]byte, []int) {
-	return file_dist_system_lease_v1_lease_proto_rawDescGZIP(), []int{33}
+	return file_dist_system_lease_v1_lease_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *SessionOpened) GetHeartbeatInterval() *durationpb.Duration {
@@ -3132,6 +3493,13 @@ func (x *SessionOpened) GetTtl() *durationpb.Duration {
 	return nil
 }
 
+func (x *SessionOpened) GetBatches() bool {
+	if x != nil {
+		return x.Batches
+	}
+	return false
+}
+
 // SessionHeartbeatAck answers SessionHeartbeat.
 type SessionHeartbeatAck struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -3145,7 +3513,7 @@ type SessionHeartbeatAck struct {
 
 func (x *SessionHeartbeatAck) Reset() {
 	*x = SessionHeartbeatAck{}
-	mi := &file_dist_system_lease_v1_lease_proto_msgTypes[34]
+	mi := &file_dist_system_lease_v1_lease_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3157,7 +3525,7 @@ func (x *SessionHeartbeatAck) String() string {
 func (*SessionHeartbeatAck) ProtoMessage() {}
 
 func (x *SessionHeartbeatAck) ProtoReflect() protoreflect.Message {
-	mi := &file_dist_system_lease_v1_lease_proto_msgTypes[34]
+	mi := &file_dist_system_lease_v1_lease_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3170,7 +3538,7 @@ func (x *SessionHeartbeatAck) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SessionHeartbeatAck.ProtoReflect.Descriptor instead.
 func (*SessionHeartbeatAck) Descriptor() ([]byte, []int) {
-	return file_dist_system_lease_v1_lease_proto_rawDescGZIP(), []int{34}
+	return file_dist_system_lease_v1_lease_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *SessionHeartbeatAck) GetExpiresIn() *durationpb.Duration {
@@ -3200,7 +3568,7 @@ type SessionQueued struct {
 
 func (x *SessionQueued) Reset() {
 	*x = SessionQueued{}
-	mi := &file_dist_system_lease_v1_lease_proto_msgTypes[35]
+	mi := &file_dist_system_lease_v1_lease_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3212,7 +3580,7 @@ func (x *SessionQueued) String() string {
 func (*SessionQueued) ProtoMessage() {}
 
 func (x *SessionQueued) ProtoReflect() protoreflect.Message {
-	mi := &file_dist_system_lease_v1_lease_proto_msgTypes[35]
+	mi := &file_dist_system_lease_v1_lease_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3225,7 +3593,7 @@ func (x *SessionQueued) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SessionQueued.ProtoReflect.Descriptor instead.
 func (*SessionQueued) Descriptor() ([]byte, []int) {
-	return file_dist_system_lease_v1_lease_proto_rawDescGZIP(), []int{35}
+	return file_dist_system_lease_v1_lease_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *SessionQueued) GetQueuePosition() int32 {
@@ -3257,7 +3625,7 @@ type SessionRefused struct {
 
 func (x *SessionRefused) Reset() {
 	*x = SessionRefused{}
-	mi := &file_dist_system_lease_v1_lease_proto_msgTypes[36]
+	mi := &file_dist_system_lease_v1_lease_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3269,7 +3637,7 @@ func (x *SessionRefused) String() string {
 func (*SessionRefused) ProtoMessage() {}
 
 func (x *SessionRefused) ProtoReflect() protoreflect.Message {
-	mi := &file_dist_system_lease_v1_lease_proto_msgTypes[36]
+	mi := &file_dist_system_lease_v1_lease_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3282,7 +3650,7 @@ func (x *SessionRefused) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SessionRefused.ProtoReflect.Descriptor instead.
 func (*SessionRefused) Descriptor() ([]byte, []int) {
-	return file_dist_system_lease_v1_lease_proto_rawDescGZIP(), []int{36}
+	return file_dist_system_lease_v1_lease_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *SessionRefused) GetCode() int32 {
@@ -3323,7 +3691,7 @@ type SessionAttached struct {
 
 func (x *SessionAttached) Reset() {
 	*x = SessionAttached{}
-	mi := &file_dist_system_lease_v1_lease_proto_msgTypes[37]
+	mi := &file_dist_system_lease_v1_lease_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3335,7 +3703,7 @@ func (x *SessionAttached) String() string {
 func (*SessionAttached) ProtoMessage() {}
 
 func (x *SessionAttached) ProtoReflect() protoreflect.Message {
-	mi := &file_dist_system_lease_v1_lease_proto_msgTypes[37]
+	mi := &file_dist_system_lease_v1_lease_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3348,7 +3716,7 @@ func (x *SessionAttached) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SessionAttached.ProtoReflect.Descriptor instead.
 func (*SessionAttached) Descriptor() ([]byte, []int) {
-	return file_dist_system_lease_v1_lease_proto_rawDescGZIP(), []int{37}
+	return file_dist_system_lease_v1_lease_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *SessionAttached) GetName() string {
@@ -3394,7 +3762,7 @@ type SessionExpiring struct {
 
 func (x *SessionExpiring) Reset() {
 	*x = SessionExpiring{}
-	mi := &file_dist_system_lease_v1_lease_proto_msgTypes[38]
+	mi := &file_dist_system_lease_v1_lease_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3406,7 +3774,7 @@ func (x *SessionExpiring) String() string {
 func (*SessionExpiring) ProtoMessage() {}
 
 func (x *SessionExpiring) ProtoReflect() protoreflect.Message {
-	mi := &file_dist_system_lease_v1_lease_proto_msgTypes[38]
+	mi := &file_dist_system_lease_v1_lease_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3419,7 +3787,7 @@ func (x *SessionExpiring) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SessionExpiring.ProtoReflect.Descriptor instead.
 func (*SessionExpiring) Descriptor() ([]byte, []int) {
-	return file_dist_system_lease_v1_lease_proto_rawDescGZIP(), []int{38}
+	return file_dist_system_lease_v1_lease_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *SessionExpiring) GetName() string {
@@ -3460,7 +3828,7 @@ type SessionLost struct {
 
 func (x *SessionLost) Reset() {
 	*x = SessionLost{}
-	mi := &file_dist_system_lease_v1_lease_proto_msgTypes[39]
+	mi := &file_dist_system_lease_v1_lease_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3472,7 +3840,7 @@ func (x *SessionLost) String() string {
 func (*SessionLost) ProtoMessage() {}
 
 func (x *SessionLost) ProtoReflect() protoreflect.Message {
-	mi := &file_dist_system_lease_v1_lease_proto_msgTypes[39]
+	mi := &file_dist_system_lease_v1_lease_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3485,7 +3853,7 @@ func (x *SessionLost) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SessionLost.ProtoReflect.Descriptor instead.
 func (*SessionLost) Descriptor() ([]byte, []int) {
-	return file_dist_system_lease_v1_lease_proto_rawDescGZIP(), []int{39}
+	return file_dist_system_lease_v1_lease_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *SessionLost) GetName() string {
@@ -3531,7 +3899,7 @@ type SessionRevokeRequested struct {
 
 func (x *SessionRevokeRequested) Reset() {
 	*x = SessionRevokeRequested{}
-	mi := &file_dist_system_lease_v1_lease_proto_msgTypes[40]
+	mi := &file_dist_system_lease_v1_lease_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3543,7 +3911,7 @@ func (x *SessionRevokeRequested) String() string {
 func (*SessionRevokeRequested) ProtoMessage() {}
 
 func (x *SessionRevokeRequested) ProtoReflect() protoreflect.Message {
-	mi := &file_dist_system_lease_v1_lease_proto_msgTypes[40]
+	mi := &file_dist_system_lease_v1_lease_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3556,7 +3924,7 @@ func (x *SessionRevokeRequested) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SessionRevokeRequested.ProtoReflect.Descriptor instead.
 func (*SessionRevokeRequested) Descriptor() ([]byte, []int) {
-	return file_dist_system_lease_v1_lease_proto_rawDescGZIP(), []int{40}
+	return file_dist_system_lease_v1_lease_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *SessionRevokeRequested) GetName() string {
@@ -3593,7 +3961,7 @@ type SessionGoAway struct {
 
 func (x *SessionGoAway) Reset() {
 	*x = SessionGoAway{}
-	mi := &file_dist_system_lease_v1_lease_proto_msgTypes[41]
+	mi := &file_dist_system_lease_v1_lease_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3605,7 +3973,7 @@ func (x *SessionGoAway) String() string {
 func (*SessionGoAway) ProtoMessage() {}
 
 func (x *SessionGoAway) ProtoReflect() protoreflect.Message {
-	mi := &file_dist_system_lease_v1_lease_proto_msgTypes[41]
+	mi := &file_dist_system_lease_v1_lease_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3618,7 +3986,7 @@ func (x *SessionGoAway) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SessionGoAway.ProtoReflect.Descriptor instead.
 func (*SessionGoAway) Descriptor() ([]byte, []int) {
-	return file_dist_system_lease_v1_lease_proto_rawDescGZIP(), []int{41}
+	return file_dist_system_lease_v1_lease_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *SessionGoAway) GetReason() string {
@@ -3651,7 +4019,7 @@ type ShardMap struct {
 
 func (x *ShardMap) Reset() {
 	*x = ShardMap{}
-	mi := &file_dist_system_lease_v1_lease_proto_msgTypes[42]
+	mi := &file_dist_system_lease_v1_lease_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3663,7 +4031,7 @@ func (x *ShardMap) String() string {
 func (*ShardMap) ProtoMessage() {}
 
 func (x *ShardMap) ProtoReflect() protoreflect.Message {
-	mi := &file_dist_system_lease_v1_lease_proto_msgTypes[42]
+	mi := &file_dist_system_lease_v1_lease_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3676,7 +4044,7 @@ func (x *ShardMap) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ShardMap.ProtoReflect.Descriptor instead.
 func (*ShardMap) Descriptor() ([]byte, []int) {
-	return file_dist_system_lease_v1_lease_proto_rawDescGZIP(), []int{42}
+	return file_dist_system_lease_v1_lease_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *ShardMap) GetRevision() int64 {
@@ -3721,7 +4089,7 @@ type ShardMember struct {
 
 func (x *ShardMember) Reset() {
 	*x = ShardMember{}
-	mi := &file_dist_system_lease_v1_lease_proto_msgTypes[43]
+	mi := &file_dist_system_lease_v1_lease_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3733,7 +4101,7 @@ func (x *ShardMember) String() string {
 func (*ShardMember) ProtoMessage() {}
 
 func (x *ShardMember) ProtoReflect() protoreflect.Message {
-	mi := &file_dist_system_lease_v1_lease_proto_msgTypes[43]
+	mi := &file_dist_system_lease_v1_lease_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3746,7 +4114,7 @@ func (x *ShardMember) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ShardMember.ProtoReflect.Descriptor instead.
 func (*ShardMember) Descriptor() ([]byte, []int) {
-	return file_dist_system_lease_v1_lease_proto_rawDescGZIP(), []int{43}
+	return file_dist_system_lease_v1_lease_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *ShardMember) GetName() string {
@@ -3793,7 +4161,7 @@ type GetShardMapRequest struct {
 
 func (x *GetShardMapRequest) Reset() {
 	*x = GetShardMapRequest{}
-	mi := &file_dist_system_lease_v1_lease_proto_msgTypes[44]
+	mi := &file_dist_system_lease_v1_lease_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3805,7 +4173,7 @@ func (x *GetShardMapRequest) String() string {
 func (*GetShardMapRequest) ProtoMessage() {}
 
 func (x *GetShardMapRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_dist_system_lease_v1_lease_proto_msgTypes[44]
+	mi := &file_dist_system_lease_v1_lease_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3818,7 +4186,7 @@ func (x *GetShardMapRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetShardMapRequest.ProtoReflect.Descriptor instead.
 func (*GetShardMapRequest) Descriptor() ([]byte, []int) {
-	return file_dist_system_lease_v1_lease_proto_rawDescGZIP(), []int{44}
+	return file_dist_system_lease_v1_lease_proto_rawDescGZIP(), []int{49}
 }
 
 // GetShardMapResponse is the map.
@@ -3832,7 +4200,7 @@ type GetShardMapResponse struct {
 
 func (x *GetShardMapResponse) Reset() {
 	*x = GetShardMapResponse{}
-	mi := &file_dist_system_lease_v1_lease_proto_msgTypes[45]
+	mi := &file_dist_system_lease_v1_lease_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3844,7 +4212,7 @@ func (x *GetShardMapResponse) String() string {
 func (*GetShardMapResponse) ProtoMessage() {}
 
 func (x *GetShardMapResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_dist_system_lease_v1_lease_proto_msgTypes[45]
+	mi := &file_dist_system_lease_v1_lease_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3857,7 +4225,7 @@ func (x *GetShardMapResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetShardMapResponse.ProtoReflect.Descriptor instead.
 func (*GetShardMapResponse) Descriptor() ([]byte, []int) {
-	return file_dist_system_lease_v1_lease_proto_rawDescGZIP(), []int{45}
+	return file_dist_system_lease_v1_lease_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *GetShardMapResponse) GetMap() *ShardMap {
@@ -3876,7 +4244,7 @@ type WatchShardMapRequest struct {
 
 func (x *WatchShardMapRequest) Reset() {
 	*x = WatchShardMapRequest{}
-	mi := &file_dist_system_lease_v1_lease_proto_msgTypes[46]
+	mi := &file_dist_system_lease_v1_lease_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3888,7 +4256,7 @@ func (x *WatchShardMapRequest) String() string {
 func (*WatchShardMapRequest) ProtoMessage() {}
 
 func (x *WatchShardMapRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_dist_system_lease_v1_lease_proto_msgTypes[46]
+	mi := &file_dist_system_lease_v1_lease_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3901,7 +4269,7 @@ func (x *WatchShardMapRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchShardMapRequest.ProtoReflect.Descriptor instead.
 func (*WatchShardMapRequest) Descriptor() ([]byte, []int) {
-	return file_dist_system_lease_v1_lease_proto_rawDescGZIP(), []int{46}
+	return file_dist_system_lease_v1_lease_proto_rawDescGZIP(), []int{51}
 }
 
 // WatchShardMapResponse is the map at a moment.
@@ -3915,7 +4283,7 @@ type WatchShardMapResponse struct {
 
 func (x *WatchShardMapResponse) Reset() {
 	*x = WatchShardMapResponse{}
-	mi := &file_dist_system_lease_v1_lease_proto_msgTypes[47]
+	mi := &file_dist_system_lease_v1_lease_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3927,7 +4295,7 @@ func (x *WatchShardMapResponse) String() string {
 func (*WatchShardMapResponse) ProtoMessage() {}
 
 func (x *WatchShardMapResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_dist_system_lease_v1_lease_proto_msgTypes[47]
+	mi := &file_dist_system_lease_v1_lease_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3940,7 +4308,7 @@ func (x *WatchShardMapResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchShardMapResponse.ProtoReflect.Descriptor instead.
 func (*WatchShardMapResponse) Descriptor() ([]byte, []int) {
-	return file_dist_system_lease_v1_lease_proto_rawDescGZIP(), []int{47}
+	return file_dist_system_lease_v1_lease_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *WatchShardMapResponse) GetMap() *ShardMap {
@@ -4007,9 +4375,10 @@ const file_dist_system_lease_v1_lease_proto_rawDesc = "" +
 	"Contention\x120\n" +
 	"\x05holds\x18\x01 \x03(\v2\x1a.dist.system.lease.v1.HoldR\x05holds\x12%\n" +
 	"\x0equeue_position\x18\x02 \x01(\x05R\rqueuePosition\x12\x18\n" +
-	"\awaiters\x18\x03 \x01(\x05R\awaiters\";\n" +
+	"\awaiters\x18\x03 \x01(\x05R\awaiters\"n\n" +
 	"\x04Wait\x123\n" +
-	"\atimeout\x18\x01 \x01(\v2\x19.google.protobuf.DurationR\atimeout\"\xcf\x03\n" +
+	"\atimeout\x18\x01 \x01(\v2\x19.google.protobuf.DurationR\atimeout\x121\n" +
+	"\x06waited\x18\x02 \x01(\v2\x19.google.protobuf.DurationR\x06waited\"\xcf\x03\n" +
 	"\x0eAcquireRequest\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x123\n" +
 	"\x04mode\x18\x02 \x01(\x0e2\x1f.dist.system.lease.v1.LeaseModeR\x04mode\x12\x18\n" +
@@ -4049,7 +4418,15 @@ const file_dist_system_lease_v1_lease_proto_rawDesc = "" +
 	"graceUntil\x12@\n" +
 	"\n" +
 	"revocation\x18\x04 \x01(\v2 .dist.system.lease.v1.RevocationR\n" +
-	"revocation\":\n" +
+	"revocation\"S\n" +
+	"\x13KeepAliveAllRequest\x12<\n" +
+	"\x05holds\x18\x01 \x03(\v2&.dist.system.lease.v1.KeepAliveRequestR\x05holds\"W\n" +
+	"\x14KeepAliveAllResponse\x12?\n" +
+	"\aresults\x18\x01 \x03(\v2%.dist.system.lease.v1.KeepAliveResultR\aresults\"\x9c\x01\n" +
+	"\x0fKeepAliveResult\x12=\n" +
+	"\x04kept\x18\x01 \x01(\v2'.dist.system.lease.v1.KeepAliveResponseH\x00R\x04kept\x12@\n" +
+	"\arefused\x18\x02 \x01(\v2$.dist.system.lease.v1.SessionRefusedH\x00R\arefusedB\b\n" +
+	"\x06result\":\n" +
 	"\x0eReleaseRequest\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x14\n" +
 	"\x05token\x18\x02 \x01(\x03R\x05token\"I\n" +
@@ -4129,7 +4506,7 @@ const file_dist_system_lease_v1_lease_proto_rawDesc = "" +
 	"\aVerdict\x12\x17\n" +
 	"\x13VERDICT_UNSPECIFIED\x10\x00\x12\x13\n" +
 	"\x0fVERDICT_CURRENT\x10\x01\x12\x11\n" +
-	"\rVERDICT_STALE\x10\x02\"\xea\x03\n" +
+	"\rVERDICT_STALE\x10\x02\"\xe3\x04\n" +
 	"\x0eSessionRequest\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\x04R\x02id\x127\n" +
 	"\x04open\x18\x02 \x01(\v2!.dist.system.lease.v1.SessionOpenH\x00R\x04open\x12F\n" +
@@ -4138,19 +4515,25 @@ const file_dist_system_lease_v1_lease_proto_rawDesc = "" +
 	"\arelease\x18\x05 \x01(\v2$.dist.system.lease.v1.ReleaseRequestH\x00R\arelease\x12=\n" +
 	"\x06cancel\x18\x06 \x01(\v2#.dist.system.lease.v1.SessionCancelH\x00R\x06cancel\x12=\n" +
 	"\x06attach\x18\a \x01(\v2#.dist.system.lease.v1.SessionAttachH\x00R\x06attach\x12:\n" +
-	"\x05close\x18\b \x01(\v2\".dist.system.lease.v1.SessionCloseH\x00R\x05closeB\t\n" +
-	"\amessage\"\x8f\x01\n" +
+	"\x05close\x18\b \x01(\v2\".dist.system.lease.v1.SessionCloseH\x00R\x05close\x124\n" +
+	"\x03get\x18\t \x01(\v2 .dist.system.lease.v1.GetRequestH\x00R\x03get\x12A\n" +
+	"\x05batch\x18\n" +
+	" \x01(\v2).dist.system.lease.v1.SessionRequestBatchH\x00R\x05batchB\t\n" +
+	"\amessage\"W\n" +
+	"\x13SessionRequestBatch\x12@\n" +
+	"\brequests\x18\x01 \x03(\v2$.dist.system.lease.v1.SessionRequestR\brequests\"\xa9\x01\n" +
 	"\vSessionOpen\x12\x16\n" +
 	"\x06holder\x18\x01 \x01(\tR\x06holder\x12+\n" +
 	"\x03ttl\x18\x02 \x01(\v2\x19.google.protobuf.DurationR\x03ttl\x12;\n" +
-	"\x06attach\x18\x03 \x03(\v2#.dist.system.lease.v1.SessionAttachR\x06attach\"\x12\n" +
+	"\x06attach\x18\x03 \x03(\v2#.dist.system.lease.v1.SessionAttachR\x06attach\x12\x18\n" +
+	"\abatches\x18\x04 \x01(\bR\abatches\"\x12\n" +
 	"\x10SessionHeartbeat\")\n" +
 	"\rSessionCancel\x12\x18\n" +
 	"\arequest\x18\x01 \x01(\x04R\arequest\"9\n" +
 	"\rSessionAttach\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x14\n" +
 	"\x05token\x18\x02 \x01(\x03R\x05token\"\x0e\n" +
-	"\fSessionClose\"\xa4\x06\n" +
+	"\fSessionClose\"\x9f\a\n" +
 	"\x0fSessionResponse\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\x04R\x02id\x12=\n" +
 	"\x06opened\x18\x02 \x01(\v2#.dist.system.lease.v1.SessionOpenedH\x00R\x06opened\x12P\n" +
@@ -4164,11 +4547,16 @@ const file_dist_system_lease_v1_lease_proto_rawDesc = "" +
 	"\x04lost\x18\n" +
 	" \x01(\v2!.dist.system.lease.v1.SessionLostH\x00R\x04lost\x12Y\n" +
 	"\x10revoke_requested\x18\v \x01(\v2,.dist.system.lease.v1.SessionRevokeRequestedH\x00R\x0frevokeRequested\x12>\n" +
-	"\ago_away\x18\f \x01(\v2#.dist.system.lease.v1.SessionGoAwayH\x00R\x06goAwayB\t\n" +
-	"\amessage\"\x86\x01\n" +
+	"\ago_away\x18\f \x01(\v2#.dist.system.lease.v1.SessionGoAwayH\x00R\x06goAway\x125\n" +
+	"\x03got\x18\r \x01(\v2!.dist.system.lease.v1.GetResponseH\x00R\x03got\x12B\n" +
+	"\x05batch\x18\x0e \x01(\v2*.dist.system.lease.v1.SessionResponseBatchH\x00R\x05batchB\t\n" +
+	"\amessage\"[\n" +
+	"\x14SessionResponseBatch\x12C\n" +
+	"\tresponses\x18\x01 \x03(\v2%.dist.system.lease.v1.SessionResponseR\tresponses\"\xa0\x01\n" +
 	"\rSessionOpened\x12H\n" +
 	"\x12heartbeat_interval\x18\x01 \x01(\v2\x19.google.protobuf.DurationR\x11heartbeatInterval\x12+\n" +
-	"\x03ttl\x18\x02 \x01(\v2\x19.google.protobuf.DurationR\x03ttl\"\x99\x01\n" +
+	"\x03ttl\x18\x02 \x01(\v2\x19.google.protobuf.DurationR\x03ttl\x12\x18\n" +
+	"\abatches\x18\x03 \x01(\bR\abatches\"\x99\x01\n" +
 	"\x13SessionHeartbeatAck\x128\n" +
 	"\n" +
 	"expires_in\x18\x01 \x01(\v2\x19.google.protobuf.DurationR\texpiresIn\x12H\n" +
@@ -4251,10 +4639,11 @@ const file_dist_system_lease_v1_lease_proto_rawDesc = "" +
 	"\x1eERROR_REASON_STORE_UNAVAILABLE\x10\f\x12\x1e\n" +
 	"\x1aERROR_REASON_ACCESS_DENIED\x10\r\x12\x1c\n" +
 	"\x18ERROR_REASON_NOT_OFFERED\x10\x0e\x12\"\n" +
-	"\x1eERROR_REASON_NO_SUCH_CANDIDATE\x10\x0f2\xed\a\n" +
+	"\x1eERROR_REASON_NO_SUCH_CANDIDATE\x10\x0f2\xd4\b\n" +
 	"\fLeaseService\x12V\n" +
 	"\aAcquire\x12$.dist.system.lease.v1.AcquireRequest\x1a%.dist.system.lease.v1.AcquireResponse\x12\\\n" +
-	"\tKeepAlive\x12&.dist.system.lease.v1.KeepAliveRequest\x1a'.dist.system.lease.v1.KeepAliveResponse\x12V\n" +
+	"\tKeepAlive\x12&.dist.system.lease.v1.KeepAliveRequest\x1a'.dist.system.lease.v1.KeepAliveResponse\x12e\n" +
+	"\fKeepAliveAll\x12).dist.system.lease.v1.KeepAliveAllRequest\x1a*.dist.system.lease.v1.KeepAliveAllResponse\x12V\n" +
 	"\aRelease\x12$.dist.system.lease.v1.ReleaseRequest\x1a%.dist.system.lease.v1.ReleaseResponse\x12J\n" +
 	"\x03Get\x12 .dist.system.lease.v1.GetRequest\x1a!.dist.system.lease.v1.GetResponse\x12M\n" +
 	"\x04List\x12!.dist.system.lease.v1.ListRequest\x1a\".dist.system.lease.v1.ListResponse\x12R\n" +
@@ -4280,7 +4669,7 @@ func file_dist_system_lease_v1_lease_proto_rawDescGZIP() []byte {
 }
 
 var file_dist_system_lease_v1_lease_proto_enumTypes = make([]protoimpl.EnumInfo, 6)
-var file_dist_system_lease_v1_lease_proto_msgTypes = make([]protoimpl.MessageInfo, 50)
+var file_dist_system_lease_v1_lease_proto_msgTypes = make([]protoimpl.MessageInfo, 55)
 var file_dist_system_lease_v1_lease_proto_goTypes = []any{
 	(LeaseMode)(0),                  // 0: dist.system.lease.v1.LeaseMode
 	(EndReason)(0),                  // 1: dist.system.lease.v1.EndReason
@@ -4298,155 +4687,173 @@ var file_dist_system_lease_v1_lease_proto_goTypes = []any{
 	(*AcquireResponse)(nil),         // 13: dist.system.lease.v1.AcquireResponse
 	(*KeepAliveRequest)(nil),        // 14: dist.system.lease.v1.KeepAliveRequest
 	(*KeepAliveResponse)(nil),       // 15: dist.system.lease.v1.KeepAliveResponse
-	(*ReleaseRequest)(nil),          // 16: dist.system.lease.v1.ReleaseRequest
-	(*ReleaseResponse)(nil),         // 17: dist.system.lease.v1.ReleaseResponse
-	(*GetRequest)(nil),              // 18: dist.system.lease.v1.GetRequest
-	(*GetResponse)(nil),             // 19: dist.system.lease.v1.GetResponse
-	(*ListRequest)(nil),             // 20: dist.system.lease.v1.ListRequest
-	(*ListResponse)(nil),            // 21: dist.system.lease.v1.ListResponse
-	(*WatchRequest)(nil),            // 22: dist.system.lease.v1.WatchRequest
-	(*WatchResponse)(nil),           // 23: dist.system.lease.v1.WatchResponse
-	(*WatchSnapshot)(nil),           // 24: dist.system.lease.v1.WatchSnapshot
-	(*WatchChanges)(nil),            // 25: dist.system.lease.v1.WatchChanges
-	(*WatchProgress)(nil),           // 26: dist.system.lease.v1.WatchProgress
-	(*WatchEvent)(nil),              // 27: dist.system.lease.v1.WatchEvent
-	(*RevokeRequest)(nil),           // 28: dist.system.lease.v1.RevokeRequest
-	(*RevokeResponse)(nil),          // 29: dist.system.lease.v1.RevokeResponse
-	(*CheckTokenRequest)(nil),       // 30: dist.system.lease.v1.CheckTokenRequest
-	(*CheckTokenResponse)(nil),      // 31: dist.system.lease.v1.CheckTokenResponse
-	(*SessionRequest)(nil),          // 32: dist.system.lease.v1.SessionRequest
-	(*SessionOpen)(nil),             // 33: dist.system.lease.v1.SessionOpen
-	(*SessionHeartbeat)(nil),        // 34: dist.system.lease.v1.SessionHeartbeat
-	(*SessionCancel)(nil),           // 35: dist.system.lease.v1.SessionCancel
-	(*SessionAttach)(nil),           // 36: dist.system.lease.v1.SessionAttach
-	(*SessionClose)(nil),            // 37: dist.system.lease.v1.SessionClose
-	(*SessionResponse)(nil),         // 38: dist.system.lease.v1.SessionResponse
-	(*SessionOpened)(nil),           // 39: dist.system.lease.v1.SessionOpened
-	(*SessionHeartbeatAck)(nil),     // 40: dist.system.lease.v1.SessionHeartbeatAck
-	(*SessionQueued)(nil),           // 41: dist.system.lease.v1.SessionQueued
-	(*SessionRefused)(nil),          // 42: dist.system.lease.v1.SessionRefused
-	(*SessionAttached)(nil),         // 43: dist.system.lease.v1.SessionAttached
-	(*SessionExpiring)(nil),         // 44: dist.system.lease.v1.SessionExpiring
-	(*SessionLost)(nil),             // 45: dist.system.lease.v1.SessionLost
-	(*SessionRevokeRequested)(nil),  // 46: dist.system.lease.v1.SessionRevokeRequested
-	(*SessionGoAway)(nil),           // 47: dist.system.lease.v1.SessionGoAway
-	(*ShardMap)(nil),                // 48: dist.system.lease.v1.ShardMap
-	(*ShardMember)(nil),             // 49: dist.system.lease.v1.ShardMember
-	(*GetShardMapRequest)(nil),      // 50: dist.system.lease.v1.GetShardMapRequest
-	(*GetShardMapResponse)(nil),     // 51: dist.system.lease.v1.GetShardMapResponse
-	(*WatchShardMapRequest)(nil),    // 52: dist.system.lease.v1.WatchShardMapRequest
-	(*WatchShardMapResponse)(nil),   // 53: dist.system.lease.v1.WatchShardMapResponse
-	nil,                             // 54: dist.system.lease.v1.Hold.MetadataEntry
-	nil,                             // 55: dist.system.lease.v1.AcquireRequest.MetadataEntry
-	(*timestamppb.Timestamp)(nil),   // 56: google.protobuf.Timestamp
-	(*durationpb.Duration)(nil),     // 57: google.protobuf.Duration
-	(*anypb.Any)(nil),               // 58: google.protobuf.Any
+	(*KeepAliveAllRequest)(nil),     // 16: dist.system.lease.v1.KeepAliveAllRequest
+	(*KeepAliveAllResponse)(nil),    // 17: dist.system.lease.v1.KeepAliveAllResponse
+	(*KeepAliveResult)(nil),         // 18: dist.system.lease.v1.KeepAliveResult
+	(*ReleaseRequest)(nil),          // 19: dist.system.lease.v1.ReleaseRequest
+	(*ReleaseResponse)(nil),         // 20: dist.system.lease.v1.ReleaseResponse
+	(*GetRequest)(nil),              // 21: dist.system.lease.v1.GetRequest
+	(*GetResponse)(nil),             // 22: dist.system.lease.v1.GetResponse
+	(*ListRequest)(nil),             // 23: dist.system.lease.v1.ListRequest
+	(*ListResponse)(nil),            // 24: dist.system.lease.v1.ListResponse
+	(*WatchRequest)(nil),            // 25: dist.system.lease.v1.WatchRequest
+	(*WatchResponse)(nil),           // 26: dist.system.lease.v1.WatchResponse
+	(*WatchSnapshot)(nil),           // 27: dist.system.lease.v1.WatchSnapshot
+	(*WatchChanges)(nil),            // 28: dist.system.lease.v1.WatchChanges
+	(*WatchProgress)(nil),           // 29: dist.system.lease.v1.WatchProgress
+	(*WatchEvent)(nil),              // 30: dist.system.lease.v1.WatchEvent
+	(*RevokeRequest)(nil),           // 31: dist.system.lease.v1.RevokeRequest
+	(*RevokeResponse)(nil),          // 32: dist.system.lease.v1.RevokeResponse
+	(*CheckTokenRequest)(nil),       // 33: dist.system.lease.v1.CheckTokenRequest
+	(*CheckTokenResponse)(nil),      // 34: dist.system.lease.v1.CheckTokenResponse
+	(*SessionRequest)(nil),          // 35: dist.system.lease.v1.SessionRequest
+	(*SessionRequestBatch)(nil),     // 36: dist.system.lease.v1.SessionRequestBatch
+	(*SessionOpen)(nil),             // 37: dist.system.lease.v1.SessionOpen
+	(*SessionHeartbeat)(nil),        // 38: dist.system.lease.v1.SessionHeartbeat
+	(*SessionCancel)(nil),           // 39: dist.system.lease.v1.SessionCancel
+	(*SessionAttach)(nil),           // 40: dist.system.lease.v1.SessionAttach
+	(*SessionClose)(nil),            // 41: dist.system.lease.v1.SessionClose
+	(*SessionResponse)(nil),         // 42: dist.system.lease.v1.SessionResponse
+	(*SessionResponseBatch)(nil),    // 43: dist.system.lease.v1.SessionResponseBatch
+	(*SessionOpened)(nil),           // 44: dist.system.lease.v1.SessionOpened
+	(*SessionHeartbeatAck)(nil),     // 45: dist.system.lease.v1.SessionHeartbeatAck
+	(*SessionQueued)(nil),           // 46: dist.system.lease.v1.SessionQueued
+	(*SessionRefused)(nil),          // 47: dist.system.lease.v1.SessionRefused
+	(*SessionAttached)(nil),         // 48: dist.system.lease.v1.SessionAttached
+	(*SessionExpiring)(nil),         // 49: dist.system.lease.v1.SessionExpiring
+	(*SessionLost)(nil),             // 50: dist.system.lease.v1.SessionLost
+	(*SessionRevokeRequested)(nil),  // 51: dist.system.lease.v1.SessionRevokeRequested
+	(*SessionGoAway)(nil),           // 52: dist.system.lease.v1.SessionGoAway
+	(*ShardMap)(nil),                // 53: dist.system.lease.v1.ShardMap
+	(*ShardMember)(nil),             // 54: dist.system.lease.v1.ShardMember
+	(*GetShardMapRequest)(nil),      // 55: dist.system.lease.v1.GetShardMapRequest
+	(*GetShardMapResponse)(nil),     // 56: dist.system.lease.v1.GetShardMapResponse
+	(*WatchShardMapRequest)(nil),    // 57: dist.system.lease.v1.WatchShardMapRequest
+	(*WatchShardMapResponse)(nil),   // 58: dist.system.lease.v1.WatchShardMapResponse
+	nil,                             // 59: dist.system.lease.v1.Hold.MetadataEntry
+	nil,                             // 60: dist.system.lease.v1.AcquireRequest.MetadataEntry
+	(*timestamppb.Timestamp)(nil),   // 61: google.protobuf.Timestamp
+	(*durationpb.Duration)(nil),     // 62: google.protobuf.Duration
+	(*anypb.Any)(nil),               // 63: google.protobuf.Any
 }
 var file_dist_system_lease_v1_lease_proto_depIdxs = []int32{
-	0,  // 0: dist.system.lease.v1.Lease.mode:type_name -> dist.system.lease.v1.LeaseMode
-	7,  // 1: dist.system.lease.v1.Lease.holds:type_name -> dist.system.lease.v1.Hold
-	8,  // 2: dist.system.lease.v1.Lease.queue:type_name -> dist.system.lease.v1.Waiter
-	56, // 3: dist.system.lease.v1.Lease.grace_until:type_name -> google.protobuf.Timestamp
-	0,  // 4: dist.system.lease.v1.Hold.mode:type_name -> dist.system.lease.v1.LeaseMode
-	57, // 5: dist.system.lease.v1.Hold.ttl:type_name -> google.protobuf.Duration
-	57, // 6: dist.system.lease.v1.Hold.expires_in:type_name -> google.protobuf.Duration
-	56, // 7: dist.system.lease.v1.Hold.acquired_at:type_name -> google.protobuf.Timestamp
-	54, // 8: dist.system.lease.v1.Hold.metadata:type_name -> dist.system.lease.v1.Hold.MetadataEntry
-	9,  // 9: dist.system.lease.v1.Hold.revocation:type_name -> dist.system.lease.v1.Revocation
-	0,  // 10: dist.system.lease.v1.Waiter.mode:type_name -> dist.system.lease.v1.LeaseMode
-	57, // 11: dist.system.lease.v1.Waiter.waited:type_name -> google.protobuf.Duration
-	57, // 12: dist.system.lease.v1.Revocation.deadline_in:type_name -> google.protobuf.Duration
-	7,  // 13: dist.system.lease.v1.Contention.holds:type_name -> dist.system.lease.v1.Hold
-	57, // 14: dist.system.lease.v1.Wait.timeout:type_name -> google.protobuf.Duration
-	0,  // 15: dist.system.lease.v1.AcquireRequest.mode:type_name -> dist.system.lease.v1.LeaseMode
-	57, // 16: dist.system.lease.v1.AcquireRequest.ttl:type_name -> google.protobuf.Duration
-	55, // 17: dist.system.lease.v1.AcquireRequest.metadata:type_name -> dist.system.lease.v1.AcquireRequest.MetadataEntry
-	11, // 18: dist.system.lease.v1.AcquireRequest.wait:type_name -> dist.system.lease.v1.Wait
-	57, // 19: dist.system.lease.v1.AcquireResponse.ttl:type_name -> google.protobuf.Duration
-	57, // 20: dist.system.lease.v1.AcquireResponse.expires_in:type_name -> google.protobuf.Duration
-	56, // 21: dist.system.lease.v1.AcquireResponse.grace_until:type_name -> google.protobuf.Timestamp
-	57, // 22: dist.system.lease.v1.AcquireResponse.waited:type_name -> google.protobuf.Duration
-	57, // 23: dist.system.lease.v1.KeepAliveResponse.ttl:type_name -> google.protobuf.Duration
-	57, // 24: dist.system.lease.v1.KeepAliveResponse.expires_in:type_name -> google.protobuf.Duration
-	56, // 25: dist.system.lease.v1.KeepAliveResponse.grace_until:type_name -> google.protobuf.Timestamp
-	9,  // 26: dist.system.lease.v1.KeepAliveResponse.revocation:type_name -> dist.system.lease.v1.Revocation
-	6,  // 27: dist.system.lease.v1.GetResponse.lease:type_name -> dist.system.lease.v1.Lease
-	6,  // 28: dist.system.lease.v1.ListResponse.leases:type_name -> dist.system.lease.v1.Lease
-	24, // 29: dist.system.lease.v1.WatchResponse.snapshot:type_name -> dist.system.lease.v1.WatchSnapshot
-	25, // 30: dist.system.lease.v1.WatchResponse.changes:type_name -> dist.system.lease.v1.WatchChanges
-	26, // 31: dist.system.lease.v1.WatchResponse.progress:type_name -> dist.system.lease.v1.WatchProgress
-	3,  // 32: dist.system.lease.v1.WatchSnapshot.cause:type_name -> dist.system.lease.v1.WatchSnapshot.Cause
-	6,  // 33: dist.system.lease.v1.WatchSnapshot.leases:type_name -> dist.system.lease.v1.Lease
-	27, // 34: dist.system.lease.v1.WatchChanges.events:type_name -> dist.system.lease.v1.WatchEvent
-	4,  // 35: dist.system.lease.v1.WatchEvent.kind:type_name -> dist.system.lease.v1.WatchEvent.Kind
-	7,  // 36: dist.system.lease.v1.WatchEvent.hold:type_name -> dist.system.lease.v1.Hold
-	1,  // 37: dist.system.lease.v1.WatchEvent.end_reason:type_name -> dist.system.lease.v1.EndReason
-	57, // 38: dist.system.lease.v1.RevokeRequest.deadline:type_name -> google.protobuf.Duration
-	7,  // 39: dist.system.lease.v1.RevokeResponse.holds:type_name -> dist.system.lease.v1.Hold
-	5,  // 40: dist.system.lease.v1.CheckTokenResponse.verdict:type_name -> dist.system.lease.v1.CheckTokenResponse.Verdict
-	57, // 41: dist.system.lease.v1.CheckTokenResponse.expires_in:type_name -> google.protobuf.Duration
-	33, // 42: dist.system.lease.v1.SessionRequest.open:type_name -> dist.system.lease.v1.SessionOpen
-	34, // 43: dist.system.lease.v1.SessionRequest.heartbeat:type_name -> dist.system.lease.v1.SessionHeartbeat
-	12, // 44: dist.system.lease.v1.SessionRequest.acquire:type_name -> dist.system.lease.v1.AcquireRequest
-	16, // 45: dist.system.lease.v1.SessionRequest.release:type_name -> dist.system.lease.v1.ReleaseRequest
-	35, // 46: dist.system.lease.v1.SessionRequest.cancel:type_name -> dist.system.lease.v1.SessionCancel
-	36, // 47: dist.system.lease.v1.SessionRequest.attach:type_name -> dist.system.lease.v1.SessionAttach
-	37, // 48: dist.system.lease.v1.SessionRequest.close:type_name -> dist.system.lease.v1.SessionClose
-	57, // 49: dist.system.lease.v1.SessionOpen.ttl:type_name -> google.protobuf.Duration
-	36, // 50: dist.system.lease.v1.SessionOpen.attach:type_name -> dist.system.lease.v1.SessionAttach
-	39, // 51: dist.system.lease.v1.SessionResponse.opened:type_name -> dist.system.lease.v1.SessionOpened
-	40, // 52: dist.system.lease.v1.SessionResponse.heartbeat_ack:type_name -> dist.system.lease.v1.SessionHeartbeatAck
-	41, // 53: dist.system.lease.v1.SessionResponse.queued:type_name -> dist.system.lease.v1.SessionQueued
-	13, // 54: dist.system.lease.v1.SessionResponse.granted:type_name -> dist.system.lease.v1.AcquireResponse
-	42, // 55: dist.system.lease.v1.SessionResponse.refused:type_name -> dist.system.lease.v1.SessionRefused
-	17, // 56: dist.system.lease.v1.SessionResponse.released:type_name -> dist.system.lease.v1.ReleaseResponse
-	43, // 57: dist.system.lease.v1.SessionResponse.attached:type_name -> dist.system.lease.v1.SessionAttached
-	44, // 58: dist.system.lease.v1.SessionResponse.expiring:type_name -> dist.system.lease.v1.SessionExpiring
-	45, // 59: dist.system.lease.v1.SessionResponse.lost:type_name -> dist.system.lease.v1.SessionLost
-	46, // 60: dist.system.lease.v1.SessionResponse.revoke_requested:type_name -> dist.system.lease.v1.SessionRevokeRequested
-	47, // 61: dist.system.lease.v1.SessionResponse.go_away:type_name -> dist.system.lease.v1.SessionGoAway
-	57, // 62: dist.system.lease.v1.SessionOpened.heartbeat_interval:type_name -> google.protobuf.Duration
-	57, // 63: dist.system.lease.v1.SessionOpened.ttl:type_name -> google.protobuf.Duration
-	57, // 64: dist.system.lease.v1.SessionHeartbeatAck.expires_in:type_name -> google.protobuf.Duration
-	57, // 65: dist.system.lease.v1.SessionHeartbeatAck.heartbeat_interval:type_name -> google.protobuf.Duration
-	7,  // 66: dist.system.lease.v1.SessionQueued.holds:type_name -> dist.system.lease.v1.Hold
-	58, // 67: dist.system.lease.v1.SessionRefused.details:type_name -> google.protobuf.Any
-	57, // 68: dist.system.lease.v1.SessionAttached.ttl:type_name -> google.protobuf.Duration
-	57, // 69: dist.system.lease.v1.SessionAttached.expires_in:type_name -> google.protobuf.Duration
-	57, // 70: dist.system.lease.v1.SessionExpiring.expires_in:type_name -> google.protobuf.Duration
-	1,  // 71: dist.system.lease.v1.SessionLost.reason:type_name -> dist.system.lease.v1.EndReason
-	9,  // 72: dist.system.lease.v1.SessionRevokeRequested.revocation:type_name -> dist.system.lease.v1.Revocation
-	57, // 73: dist.system.lease.v1.SessionGoAway.grace:type_name -> google.protobuf.Duration
-	49, // 74: dist.system.lease.v1.ShardMap.members:type_name -> dist.system.lease.v1.ShardMember
-	48, // 75: dist.system.lease.v1.GetShardMapResponse.map:type_name -> dist.system.lease.v1.ShardMap
-	48, // 76: dist.system.lease.v1.WatchShardMapResponse.map:type_name -> dist.system.lease.v1.ShardMap
-	12, // 77: dist.system.lease.v1.LeaseService.Acquire:input_type -> dist.system.lease.v1.AcquireRequest
-	14, // 78: dist.system.lease.v1.LeaseService.KeepAlive:input_type -> dist.system.lease.v1.KeepAliveRequest
-	16, // 79: dist.system.lease.v1.LeaseService.Release:input_type -> dist.system.lease.v1.ReleaseRequest
-	18, // 80: dist.system.lease.v1.LeaseService.Get:input_type -> dist.system.lease.v1.GetRequest
-	20, // 81: dist.system.lease.v1.LeaseService.List:input_type -> dist.system.lease.v1.ListRequest
-	22, // 82: dist.system.lease.v1.LeaseService.Watch:input_type -> dist.system.lease.v1.WatchRequest
-	28, // 83: dist.system.lease.v1.LeaseService.Revoke:input_type -> dist.system.lease.v1.RevokeRequest
-	30, // 84: dist.system.lease.v1.LeaseService.CheckToken:input_type -> dist.system.lease.v1.CheckTokenRequest
-	32, // 85: dist.system.lease.v1.LeaseService.Session:input_type -> dist.system.lease.v1.SessionRequest
-	50, // 86: dist.system.lease.v1.LeaseService.GetShardMap:input_type -> dist.system.lease.v1.GetShardMapRequest
-	52, // 87: dist.system.lease.v1.LeaseService.WatchShardMap:input_type -> dist.system.lease.v1.WatchShardMapRequest
-	13, // 88: dist.system.lease.v1.LeaseService.Acquire:output_type -> dist.system.lease.v1.AcquireResponse
-	15, // 89: dist.system.lease.v1.LeaseService.KeepAlive:output_type -> dist.system.lease.v1.KeepAliveResponse
-	17, // 90: dist.system.lease.v1.LeaseService.Release:output_type -> dist.system.lease.v1.ReleaseResponse
-	19, // 91: dist.system.lease.v1.LeaseService.Get:output_type -> dist.system.lease.v1.GetResponse
-	21, // 92: dist.system.lease.v1.LeaseService.List:output_type -> dist.system.lease.v1.ListResponse
-	23, // 93: dist.system.lease.v1.LeaseService.Watch:output_type -> dist.system.lease.v1.WatchResponse
-	29, // 94: dist.system.lease.v1.LeaseService.Revoke:output_type -> dist.system.lease.v1.RevokeResponse
-	31, // 95: dist.system.lease.v1.LeaseService.CheckToken:output_type -> dist.system.lease.v1.CheckTokenResponse
-	38, // 96: dist.system.lease.v1.LeaseService.Session:output_type -> dist.system.lease.v1.SessionResponse
-	51, // 97: dist.system.lease.v1.LeaseService.GetShardMap:output_type -> dist.system.lease.v1.GetShardMapResponse
-	53, // 98: dist.system.lease.v1.LeaseService.WatchShardMap:output_type -> dist.system.lease.v1.WatchShardMapResponse
-	88, // [88:99] is the sub-list for method output_type
-	77, // [77:88] is the sub-list for method input_type
-	77, // [77:77] is the sub-list for extension type_name
-	77, // [77:77] is the sub-list for extension extendee
-	0,  // [0:77] is the sub-list for field type_name
+	0,   // 0: dist.system.lease.v1.Lease.mode:type_name -> dist.system.lease.v1.LeaseMode
+	7,   // 1: dist.system.lease.v1.Lease.holds:type_name -> dist.system.lease.v1.Hold
+	8,   // 2: dist.system.lease.v1.Lease.queue:type_name -> dist.system.lease.v1.Waiter
+	61,  // 3: dist.system.lease.v1.Lease.grace_until:type_name -> google.protobuf.Timestamp
+	0,   // 4: dist.system.lease.v1.Hold.mode:type_name -> dist.system.lease.v1.LeaseMode
+	62,  // 5: dist.system.lease.v1.Hold.ttl:type_name -> google.protobuf.Duration
+	62,  // 6: dist.system.lease.v1.Hold.expires_in:type_name -> google.protobuf.Duration
+	61,  // 7: dist.system.lease.v1.Hold.acquired_at:type_name -> google.protobuf.Timestamp
+	59,  // 8: dist.system.lease.v1.Hold.metadata:type_name -> dist.system.lease.v1.Hold.MetadataEntry
+	9,   // 9: dist.system.lease.v1.Hold.revocation:type_name -> dist.system.lease.v1.Revocation
+	0,   // 10: dist.system.lease.v1.Waiter.mode:type_name -> dist.system.lease.v1.LeaseMode
+	62,  // 11: dist.system.lease.v1.Waiter.waited:type_name -> google.protobuf.Duration
+	62,  // 12: dist.system.lease.v1.Revocation.deadline_in:type_name -> google.protobuf.Duration
+	7,   // 13: dist.system.lease.v1.Contention.holds:type_name -> dist.system.lease.v1.Hold
+	62,  // 14: dist.system.lease.v1.Wait.timeout:type_name -> google.protobuf.Duration
+	62,  // 15: dist.system.lease.v1.Wait.waited:type_name -> google.protobuf.Duration
+	0,   // 16: dist.system.lease.v1.AcquireRequest.mode:type_name -> dist.system.lease.v1.LeaseMode
+	62,  // 17: dist.system.lease.v1.AcquireRequest.ttl:type_name -> google.protobuf.Duration
+	60,  // 18: dist.system.lease.v1.AcquireRequest.metadata:type_name -> dist.system.lease.v1.AcquireRequest.MetadataEntry
+	11,  // 19: dist.system.lease.v1.AcquireRequest.wait:type_name -> dist.system.lease.v1.Wait
+	62,  // 20: dist.system.lease.v1.AcquireResponse.ttl:type_name -> google.protobuf.Duration
+	62,  // 21: dist.system.lease.v1.AcquireResponse.expires_in:type_name -> google.protobuf.Duration
+	61,  // 22: dist.system.lease.v1.AcquireResponse.grace_until:type_name -> google.protobuf.Timestamp
+	62,  // 23: dist.system.lease.v1.AcquireResponse.waited:type_name -> google.protobuf.Duration
+	62,  // 24: dist.system.lease.v1.KeepAliveResponse.ttl:type_name -> google.protobuf.Duration
+	62,  // 25: dist.system.lease.v1.KeepAliveResponse.expires_in:type_name -> google.protobuf.Duration
+	61,  // 26: dist.system.lease.v1.KeepAliveResponse.grace_until:type_name -> google.protobuf.Timestamp
+	9,   // 27: dist.system.lease.v1.KeepAliveResponse.revocation:type_name -> dist.system.lease.v1.Revocation
+	14,  // 28: dist.system.lease.v1.KeepAliveAllRequest.holds:type_name -> dist.system.lease.v1.KeepAliveRequest
+	18,  // 29: dist.system.lease.v1.KeepAliveAllResponse.results:type_name -> dist.system.lease.v1.KeepAliveResult
+	15,  // 30: dist.system.lease.v1.KeepAliveResult.kept:type_name -> dist.system.lease.v1.KeepAliveResponse
+	47,  // 31: dist.system.lease.v1.KeepAliveResult.refused:type_name -> dist.system.lease.v1.SessionRefused
+	6,   // 32: dist.system.lease.v1.GetResponse.lease:type_name -> dist.system.lease.v1.Lease
+	6,   // 33: dist.system.lease.v1.ListResponse.leases:type_name -> dist.system.lease.v1.Lease
+	27,  // 34: dist.system.lease.v1.WatchResponse.snapshot:type_name -> dist.system.lease.v1.WatchSnapshot
+	28,  // 35: dist.system.lease.v1.WatchResponse.changes:type_name -> dist.system.lease.v1.WatchChanges
+	29,  // 36: dist.system.lease.v1.WatchResponse.progress:type_name -> dist.system.lease.v1.WatchProgress
+	3,   // 37: dist.system.lease.v1.WatchSnapshot.cause:type_name -> dist.system.lease.v1.WatchSnapshot.Cause
+	6,   // 38: dist.system.lease.v1.WatchSnapshot.leases:type_name -> dist.system.lease.v1.Lease
+	30,  // 39: dist.system.lease.v1.WatchChanges.events:type_name -> dist.system.lease.v1.WatchEvent
+	4,   // 40: dist.system.lease.v1.WatchEvent.kind:type_name -> dist.system.lease.v1.WatchEvent.Kind
+	7,   // 41: dist.system.lease.v1.WatchEvent.hold:type_name -> dist.system.lease.v1.Hold
+	1,   // 42: dist.system.lease.v1.WatchEvent.end_reason:type_name -> dist.system.lease.v1.EndReason
+	62,  // 43: dist.system.lease.v1.RevokeRequest.deadline:type_name -> google.protobuf.Duration
+	7,   // 44: dist.system.lease.v1.RevokeResponse.holds:type_name -> dist.system.lease.v1.Hold
+	5,   // 45: dist.system.lease.v1.CheckTokenResponse.verdict:type_name -> dist.system.lease.v1.CheckTokenResponse.Verdict
+	62,  // 46: dist.system.lease.v1.CheckTokenResponse.expires_in:type_name -> google.protobuf.Duration
+	37,  // 47: dist.system.lease.v1.SessionRequest.open:type_name -> dist.system.lease.v1.SessionOpen
+	38,  // 48: dist.system.lease.v1.SessionRequest.heartbeat:type_name -> dist.system.lease.v1.SessionHeartbeat
+	12,  // 49: dist.system.lease.v1.SessionRequest.acquire:type_name -> dist.system.lease.v1.AcquireRequest
+	19,  // 50: dist.system.lease.v1.SessionRequest.release:type_name -> dist.system.lease.v1.ReleaseRequest
+	39,  // 51: dist.system.lease.v1.SessionRequest.cancel:type_name -> dist.system.lease.v1.SessionCancel
+	40,  // 52: dist.system.lease.v1.SessionRequest.attach:type_name -> dist.system.lease.v1.SessionAttach
+	41,  // 53: dist.system.lease.v1.SessionRequest.close:type_name -> dist.system.lease.v1.SessionClose
+	21,  // 54: dist.system.lease.v1.SessionRequest.get:type_name -> dist.system.lease.v1.GetRequest
+	36,  // 55: dist.system.lease.v1.SessionRequest.batch:type_name -> dist.system.lease.v1.SessionRequestBatch
+	35,  // 56: dist.system.lease.v1.SessionRequestBatch.requests:type_name -> dist.system.lease.v1.SessionRequest
+	62,  // 57: dist.system.lease.v1.SessionOpen.ttl:type_name -> google.protobuf.Duration
+	40,  // 58: dist.system.lease.v1.SessionOpen.attach:type_name -> dist.system.lease.v1.SessionAttach
+	44,  // 59: dist.system.lease.v1.SessionResponse.opened:type_name -> dist.system.lease.v1.SessionOpened
+	45,  // 60: dist.system.lease.v1.SessionResponse.heartbeat_ack:type_name -> dist.system.lease.v1.SessionHeartbeatAck
+	46,  // 61: dist.system.lease.v1.SessionResponse.queued:type_name -> dist.system.lease.v1.SessionQueued
+	13,  // 62: dist.system.lease.v1.SessionResponse.granted:type_name -> dist.system.lease.v1.AcquireResponse
+	47,  // 63: dist.system.lease.v1.SessionResponse.refused:type_name -> dist.system.lease.v1.SessionRefused
+	20,  // 64: dist.system.lease.v1.SessionResponse.released:type_name -> dist.system.lease.v1.ReleaseResponse
+	48,  // 65: dist.system.lease.v1.SessionResponse.attached:type_name -> dist.system.lease.v1.SessionAttached
+	49,  // 66: dist.system.lease.v1.SessionResponse.expiring:type_name -> dist.system.lease.v1.SessionExpiring
+	50,  // 67: dist.system.lease.v1.SessionResponse.lost:type_name -> dist.system.lease.v1.SessionLost
+	51,  // 68: dist.system.lease.v1.SessionResponse.revoke_requested:type_name -> dist.system.lease.v1.SessionRevokeRequested
+	52,  // 69: dist.system.lease.v1.SessionResponse.go_away:type_name -> dist.system.lease.v1.SessionGoAway
+	22,  // 70: dist.system.lease.v1.SessionResponse.got:type_name -> dist.system.lease.v1.GetResponse
+	43,  // 71: dist.system.lease.v1.SessionResponse.batch:type_name -> dist.system.lease.v1.SessionResponseBatch
+	42,  // 72: dist.system.lease.v1.SessionResponseBatch.responses:type_name -> dist.system.lease.v1.SessionResponse
+	62,  // 73: dist.system.lease.v1.SessionOpened.heartbeat_interval:type_name -> google.protobuf.Duration
+	62,  // 74: dist.system.lease.v1.SessionOpened.ttl:type_name -> google.protobuf.Duration
+	62,  // 75: dist.system.lease.v1.SessionHeartbeatAck.expires_in:type_name -> google.protobuf.Duration
+	62,  // 76: dist.system.lease.v1.SessionHeartbeatAck.heartbeat_interval:type_name -> google.protobuf.Duration
+	7,   // 77: dist.system.lease.v1.SessionQueued.holds:type_name -> dist.system.lease.v1.Hold
+	63,  // 78: dist.system.lease.v1.SessionRefused.details:type_name -> google.protobuf.Any
+	62,  // 79: dist.system.lease.v1.SessionAttached.ttl:type_name -> google.protobuf.Duration
+	62,  // 80: dist.system.lease.v1.SessionAttached.expires_in:type_name -> google.protobuf.Duration
+	62,  // 81: dist.system.lease.v1.SessionExpiring.expires_in:type_name -> google.protobuf.Duration
+	1,   // 82: dist.system.lease.v1.SessionLost.reason:type_name -> dist.system.lease.v1.EndReason
+	9,   // 83: dist.system.lease.v1.SessionRevokeRequested.revocation:type_name -> dist.system.lease.v1.Revocation
+	62,  // 84: dist.system.lease.v1.SessionGoAway.grace:type_name -> google.protobuf.Duration
+	54,  // 85: dist.system.lease.v1.ShardMap.members:type_name -> dist.system.lease.v1.ShardMember
+	53,  // 86: dist.system.lease.v1.GetShardMapResponse.map:type_name -> dist.system.lease.v1.ShardMap
+	53,  // 87: dist.system.lease.v1.WatchShardMapResponse.map:type_name -> dist.system.lease.v1.ShardMap
+	12,  // 88: dist.system.lease.v1.LeaseService.Acquire:input_type -> dist.system.lease.v1.AcquireRequest
+	14,  // 89: dist.system.lease.v1.LeaseService.KeepAlive:input_type -> dist.system.lease.v1.KeepAliveRequest
+	16,  // 90: dist.system.lease.v1.LeaseService.KeepAliveAll:input_type -> dist.system.lease.v1.KeepAliveAllRequest
+	19,  // 91: dist.system.lease.v1.LeaseService.Release:input_type -> dist.system.lease.v1.ReleaseRequest
+	21,  // 92: dist.system.lease.v1.LeaseService.Get:input_type -> dist.system.lease.v1.GetRequest
+	23,  // 93: dist.system.lease.v1.LeaseService.List:input_type -> dist.system.lease.v1.ListRequest
+	25,  // 94: dist.system.lease.v1.LeaseService.Watch:input_type -> dist.system.lease.v1.WatchRequest
+	31,  // 95: dist.system.lease.v1.LeaseService.Revoke:input_type -> dist.system.lease.v1.RevokeRequest
+	33,  // 96: dist.system.lease.v1.LeaseService.CheckToken:input_type -> dist.system.lease.v1.CheckTokenRequest
+	35,  // 97: dist.system.lease.v1.LeaseService.Session:input_type -> dist.system.lease.v1.SessionRequest
+	55,  // 98: dist.system.lease.v1.LeaseService.GetShardMap:input_type -> dist.system.lease.v1.GetShardMapRequest
+	57,  // 99: dist.system.lease.v1.LeaseService.WatchShardMap:input_type -> dist.system.lease.v1.WatchShardMapRequest
+	13,  // 100: dist.system.lease.v1.LeaseService.Acquire:output_type -> dist.system.lease.v1.AcquireResponse
+	15,  // 101: dist.system.lease.v1.LeaseService.KeepAlive:output_type -> dist.system.lease.v1.KeepAliveResponse
+	17,  // 102: dist.system.lease.v1.LeaseService.KeepAliveAll:output_type -> dist.system.lease.v1.KeepAliveAllResponse
+	20,  // 103: dist.system.lease.v1.LeaseService.Release:output_type -> dist.system.lease.v1.ReleaseResponse
+	22,  // 104: dist.system.lease.v1.LeaseService.Get:output_type -> dist.system.lease.v1.GetResponse
+	24,  // 105: dist.system.lease.v1.LeaseService.List:output_type -> dist.system.lease.v1.ListResponse
+	26,  // 106: dist.system.lease.v1.LeaseService.Watch:output_type -> dist.system.lease.v1.WatchResponse
+	32,  // 107: dist.system.lease.v1.LeaseService.Revoke:output_type -> dist.system.lease.v1.RevokeResponse
+	34,  // 108: dist.system.lease.v1.LeaseService.CheckToken:output_type -> dist.system.lease.v1.CheckTokenResponse
+	42,  // 109: dist.system.lease.v1.LeaseService.Session:output_type -> dist.system.lease.v1.SessionResponse
+	56,  // 110: dist.system.lease.v1.LeaseService.GetShardMap:output_type -> dist.system.lease.v1.GetShardMapResponse
+	58,  // 111: dist.system.lease.v1.LeaseService.WatchShardMap:output_type -> dist.system.lease.v1.WatchShardMapResponse
+	100, // [100:112] is the sub-list for method output_type
+	88,  // [88:100] is the sub-list for method input_type
+	88,  // [88:88] is the sub-list for extension type_name
+	88,  // [88:88] is the sub-list for extension extendee
+	0,   // [0:88] is the sub-list for field type_name
 }
 
 func init() { file_dist_system_lease_v1_lease_proto_init() }
@@ -4454,16 +4861,20 @@ func file_dist_system_lease_v1_lease_proto_init() {
 	if File_dist_system_lease_v1_lease_proto != nil {
 		return
 	}
-	file_dist_system_lease_v1_lease_proto_msgTypes[16].OneofWrappers = []any{
+	file_dist_system_lease_v1_lease_proto_msgTypes[12].OneofWrappers = []any{
+		(*KeepAliveResult_Kept)(nil),
+		(*KeepAliveResult_Refused)(nil),
+	}
+	file_dist_system_lease_v1_lease_proto_msgTypes[19].OneofWrappers = []any{
 		(*WatchRequest_Name)(nil),
 		(*WatchRequest_Prefix)(nil),
 	}
-	file_dist_system_lease_v1_lease_proto_msgTypes[17].OneofWrappers = []any{
+	file_dist_system_lease_v1_lease_proto_msgTypes[20].OneofWrappers = []any{
 		(*WatchResponse_Snapshot)(nil),
 		(*WatchResponse_Changes)(nil),
 		(*WatchResponse_Progress)(nil),
 	}
-	file_dist_system_lease_v1_lease_proto_msgTypes[26].OneofWrappers = []any{
+	file_dist_system_lease_v1_lease_proto_msgTypes[29].OneofWrappers = []any{
 		(*SessionRequest_Open)(nil),
 		(*SessionRequest_Heartbeat)(nil),
 		(*SessionRequest_Acquire)(nil),
@@ -4471,8 +4882,10 @@ func file_dist_system_lease_v1_lease_proto_init() {
 		(*SessionRequest_Cancel)(nil),
 		(*SessionRequest_Attach)(nil),
 		(*SessionRequest_Close)(nil),
+		(*SessionRequest_Get)(nil),
+		(*SessionRequest_Batch)(nil),
 	}
-	file_dist_system_lease_v1_lease_proto_msgTypes[32].OneofWrappers = []any{
+	file_dist_system_lease_v1_lease_proto_msgTypes[36].OneofWrappers = []any{
 		(*SessionResponse_Opened)(nil),
 		(*SessionResponse_HeartbeatAck)(nil),
 		(*SessionResponse_Queued)(nil),
@@ -4484,6 +4897,8 @@ func file_dist_system_lease_v1_lease_proto_init() {
 		(*SessionResponse_Lost)(nil),
 		(*SessionResponse_RevokeRequested)(nil),
 		(*SessionResponse_GoAway)(nil),
+		(*SessionResponse_Got)(nil),
+		(*SessionResponse_Batch)(nil),
 	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
@@ -4491,7 +4906,7 @@ func file_dist_system_lease_v1_lease_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_dist_system_lease_v1_lease_proto_rawDesc), len(file_dist_system_lease_v1_lease_proto_rawDesc)),
 			NumEnums:      6,
-			NumMessages:   50,
+			NumMessages:   55,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -43,6 +43,7 @@ const _ = grpc.SupportPackageIsVersion9
 const (
 	LeaseService_Acquire_FullMethodName       = "/dist.system.lease.v1.LeaseService/Acquire"
 	LeaseService_KeepAlive_FullMethodName     = "/dist.system.lease.v1.LeaseService/KeepAlive"
+	LeaseService_KeepAliveAll_FullMethodName  = "/dist.system.lease.v1.LeaseService/KeepAliveAll"
 	LeaseService_Release_FullMethodName       = "/dist.system.lease.v1.LeaseService/Release"
 	LeaseService_Get_FullMethodName           = "/dist.system.lease.v1.LeaseService/Get"
 	LeaseService_List_FullMethodName          = "/dist.system.lease.v1.LeaseService/List"
@@ -72,6 +73,8 @@ type LeaseServiceClient interface {
 	// Errors: NOT_FOUND (LEASE_NOT_HELD) when no hold of this name has this token any more; the holder
 	// must stop what the lease guards.
 	KeepAlive(ctx context.Context, in *KeepAliveRequest, opts ...grpc.CallOption) (*KeepAliveResponse, error)
+	// KeepAliveAll is KeepAlive for many holds, at most 10,000 in a message of at most 1 MiB, by one call. Each has a result of its own.
+	KeepAliveAll(ctx context.Context, in *KeepAliveAllRequest, opts ...grpc.CallOption) (*KeepAliveAllResponse, error)
 	// Release ends the hold that has the token. It is idempotent: releasing what is over succeeds.
 	Release(ctx context.Context, in *ReleaseRequest, opts ...grpc.CallOption) (*ReleaseResponse, error)
 	// Get returns one lease. A name that nobody holds is returned without holds, and is no error.
@@ -126,6 +129,16 @@ func (c *leaseServiceClient) KeepAlive(ctx context.Context, in *KeepAliveRequest
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(KeepAliveResponse)
 	err := c.cc.Invoke(ctx, LeaseService_KeepAlive_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *leaseServiceClient) KeepAliveAll(ctx context.Context, in *KeepAliveAllRequest, opts ...grpc.CallOption) (*KeepAliveAllResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(KeepAliveAllResponse)
+	err := c.cc.Invoke(ctx, LeaseService_KeepAliveAll_FullMethodName, in, out, cOpts...)
 	if err != nil {
 		return nil, err
 	}
@@ -261,6 +274,8 @@ type LeaseServiceServer interface {
 	// Errors: NOT_FOUND (LEASE_NOT_HELD) when no hold of this name has this token any more; the holder
 	// must stop what the lease guards.
 	KeepAlive(context.Context, *KeepAliveRequest) (*KeepAliveResponse, error)
+	// KeepAliveAll is KeepAlive for many holds, at most 10,000 in a message of at most 1 MiB, by one call. Each has a result of its own.
+	KeepAliveAll(context.Context, *KeepAliveAllRequest) (*KeepAliveAllResponse, error)
 	// Release ends the hold that has the token. It is idempotent: releasing what is over succeeds.
 	Release(context.Context, *ReleaseRequest) (*ReleaseResponse, error)
 	// Get returns one lease. A name that nobody holds is returned without holds, and is no error.
@@ -306,6 +321,9 @@ func (UnimplementedLeaseServiceServer) Acquire(context.Context, *AcquireRequest)
 }
 func (UnimplementedLeaseServiceServer) KeepAlive(context.Context, *KeepAliveRequest) (*KeepAliveResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method KeepAlive not implemented")
+}
+func (UnimplementedLeaseServiceServer) KeepAliveAll(context.Context, *KeepAliveAllRequest) (*KeepAliveAllResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method KeepAliveAll not implemented")
 }
 func (UnimplementedLeaseServiceServer) Release(context.Context, *ReleaseRequest) (*ReleaseResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method Release not implemented")
@@ -387,6 +405,24 @@ func _LeaseService_KeepAlive_Handler(srv interface{}, ctx context.Context, dec f
 	}
 	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
 		return srv.(LeaseServiceServer).KeepAlive(ctx, req.(*KeepAliveRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _LeaseService_KeepAliveAll_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(KeepAliveAllRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(LeaseServiceServer).KeepAliveAll(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: LeaseService_KeepAliveAll_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(LeaseServiceServer).KeepAliveAll(ctx, req.(*KeepAliveAllRequest))
 	}
 	return interceptor(ctx, in, info, handler)
 }
@@ -542,6 +578,10 @@ var LeaseService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "KeepAlive",
 			Handler:    _LeaseService_KeepAlive_Handler,
+		},
+		{
+			MethodName: "KeepAliveAll",
+			Handler:    _LeaseService_KeepAliveAll_Handler,
 		},
 		{
 			MethodName: "Release",

@@ -16,20 +16,30 @@ import (
 )
 
 // The loads by sessions. As many client processes as the other side has connections hold one session with each replica, and
-// all clients of a process work in it. Who waits for an answer is no goroutine but an entry in a table, as in any client
+// all clients of a process work in it; what they want at the same moment goes as one message. Who waits for an answer is no goroutine but an entry in a table, as in any client
 // that is written for streams.
 
+// sessionBatch is how many messages are sent as one at most.
+const sessionBatch = 256
+
 // sessionCycle acquires and releases, each client a name of its own.
-func sessionCycle(ctx context.Context, l load) (*tally, error) { return l.bySessions(ctx, true) }
+func sessionCycle(ctx context.Context, l load) (*tally, error) {
+	return l.bySessions(ctx, session{release: true})
+}
 
 // sessionAcquire acquires one new name after another; they are released in the end.
-func sessionAcquire(ctx context.Context, l load) (*tally, error) { return l.bySessions(ctx, false) }
+func sessionAcquire(ctx context.Context, l load) (*tally, error) { return l.bySessions(ctx, session{}) }
 
-func (l load) bySessions(ctx context.Context, release bool) (*tally, error) {
+// sessionGet reads a held lease again and again, each client its own: load.hold has acquired them.
+func sessionGet(ctx context.Context, l load) (*tally, error) {
+	return l.bySessions(ctx, session{read: true})
+}
+
+func (l load) bySessions(ctx context.Context, kind session) (*tally, error) {
 	var sessions []*session
 	for replica, conns := range l.stand.toService {
 		for i, conn := range conns {
-			s := &session{load: l, release: release, waiting: map[uint64]int{}}
+			s := &session{load: l, release: kind.release, read: kind.read, waiting: map[uint64]int{}}
 			for client := i; client < l.clients; client += connections {
 				if l.replica(client) == replica {
 					s.clients = append(s.clients, sessionClient{number: client})
@@ -38,7 +48,7 @@ func (l load) bySessions(ctx context.Context, release bool) (*tally, error) {
 			if len(s.clients) == 0 {
 				continue
 			}
-			if err := s.open(ctx, leasev1.NewLeaseServiceClient(conn), &leasev1.SessionOpen{Holder: holder}); err != nil {
+			if err := s.open(ctx, leasev1.NewLeaseServiceClient(conn), &leasev1.SessionOpen{Holder: holder, Batches: true}); err != nil {
 				return nil, err
 			}
 			sessions = append(sessions, s)
@@ -73,13 +83,18 @@ func (l load) bySessions(ctx context.Context, release bool) (*tally, error) {
 
 // session is a session stream that is driven by what comes in on it.
 type session struct {
-	load     load
-	release  bool
-	deadline time.Time
-	stream   leasev1.LeaseService_SessionClient
-	cancel   context.CancelFunc
-	id       uint64
-	clients  []sessionClient
+	load load
+	// release and read say what the clients do: cycles or reads, else acquires.
+	release, read bool
+	deadline      time.Time
+	stream        leasev1.LeaseService_SessionClient
+	cancel        context.CancelFunc
+	id            uint64
+	clients       []sessionClient
+	// outgoing gathers what is to be sent together.
+	outgoing []*leasev1.SessionRequest
+	// incoming are messages that came together with one that was taken already.
+	incoming []*leasev1.SessionResponse
 	// waiting tells which client an answer is for.
 	waiting   map[uint64]int
 	latencies []time.Duration
@@ -102,9 +117,9 @@ func (s *session) open(ctx context.Context, client leasev1.LeaseServiceClient, o
 	if err := s.send(&leasev1.SessionRequest{Message: &leasev1.SessionRequest_Open{Open: open}}); err != nil {
 		return err
 	}
-	first, err := stream.Recv()
+	first, _, err := s.receive()
 	if err != nil {
-		return fmt.Errorf("open a session: %w", err)
+		return err
 	}
 	if first.GetOpened() == nil {
 		return fmt.Errorf("open a session: answered by %v", first)
@@ -113,26 +128,64 @@ func (s *session) open(ctx context.Context, client leasev1.LeaseServiceClient, o
 }
 
 func (s *session) send(r *leasev1.SessionRequest) error {
+	s.post(r)
+	return s.flush()
+}
+
+func (s *session) post(r *leasev1.SessionRequest) {
 	s.id++
 	r.Id = s.id
-	if err := s.stream.Send(r); err != nil {
-		return fmt.Errorf("send in a session: %w", err)
+	s.outgoing = append(s.outgoing, r)
+}
+
+// flush sends what was posted, together.
+func (s *session) flush() error {
+	for len(s.outgoing) > 0 {
+		n := min(len(s.outgoing), sessionBatch)
+		message := s.outgoing[0]
+		if n > 1 {
+			message = &leasev1.SessionRequest{Message: &leasev1.SessionRequest_Batch{Batch: &leasev1.SessionRequestBatch{Requests: s.outgoing[:n]}}}
+		}
+		if err := s.stream.Send(message); err != nil {
+			return fmt.Errorf("send in a session: %w", err)
+		}
+		s.outgoing = s.outgoing[n:]
 	}
+	s.outgoing = nil
 	return nil
+}
+
+// receive returns the next message; more says that others came together with it.
+func (s *session) receive() (message *leasev1.SessionResponse, more bool, err error) {
+	if len(s.incoming) == 0 {
+		got, err := s.stream.Recv()
+		if err != nil {
+			return nil, false, fmt.Errorf("receive in a session: %w", err)
+		}
+		if s.incoming = []*leasev1.SessionResponse{got}; got.GetBatch() != nil {
+			s.incoming = got.GetBatch().GetResponses()
+		}
+	}
+	message, s.incoming = s.incoming[0], s.incoming[1:]
+	return message, len(s.incoming) > 0, nil
 }
 
 // run lets the clients work until the time is over.
 func (s *session) run() error {
 	for i := range s.clients {
 		s.clients[i].name = s.load.name(s.clients[i].number, 0)
-		if err := s.acquire(i); err != nil {
-			return err
-		}
+		s.begin(i)
 	}
-	for len(s.waiting) > 0 {
-		r, err := s.stream.Recv()
-		if err != nil {
-			return fmt.Errorf("receive in a session: %w", err)
+	for more := false; len(s.waiting) > 0; {
+		if !more {
+			if err := s.flush(); err != nil {
+				return err
+			}
+		}
+		var r *leasev1.SessionResponse
+		var err error
+		if r, more, err = s.receive(); err != nil {
+			return err
 		}
 		i, ok := s.waiting[r.GetId()]
 		if !ok {
@@ -152,12 +205,13 @@ func (s *session) answered(i int, r *leasev1.SessionResponse) error {
 	case *leasev1.SessionResponse_Granted:
 		c.token = m.Granted.GetToken()
 		if s.release {
-			return s.ask(i, &leasev1.SessionRequest{Message: &leasev1.SessionRequest_Release{Release: &leasev1.ReleaseRequest{
+			s.ask(i, &leasev1.SessionRequest{Message: &leasev1.SessionRequest_Release{Release: &leasev1.ReleaseRequest{
 				Name: c.name, Token: c.token,
 			}}})
+			return nil
 		}
 		c.name = s.load.name(c.number, c.done+1)
-	case *leasev1.SessionResponse_Released:
+	case *leasev1.SessionResponse_Released, *leasev1.SessionResponse_Got:
 	default:
 		return fmt.Errorf("%q: answered by %v", c.name, r)
 	}
@@ -167,20 +221,26 @@ func (s *session) answered(i int, r *leasev1.SessionResponse) error {
 	if now.After(s.deadline) {
 		return nil
 	}
-	return s.acquire(i)
+	s.begin(i)
+	return nil
 }
 
-func (s *session) acquire(i int) error {
+// begin starts a client's next operation.
+func (s *session) begin(i int) {
 	c := &s.clients[i]
 	c.began = time.Now()
-	return s.ask(i, &leasev1.SessionRequest{Message: &leasev1.SessionRequest_Acquire{Acquire: &leasev1.AcquireRequest{
+	if s.read {
+		s.ask(i, &leasev1.SessionRequest{Message: &leasev1.SessionRequest_Get{Get: &leasev1.GetRequest{Name: c.name}}})
+		return
+	}
+	s.ask(i, &leasev1.SessionRequest{Message: &leasev1.SessionRequest_Acquire{Acquire: &leasev1.AcquireRequest{
 		Name: c.name, RequestId: lease.NewRequestID(),
 	}}})
 }
 
-func (s *session) ask(i int, r *leasev1.SessionRequest) error {
+func (s *session) ask(i int, r *leasev1.SessionRequest) {
 	s.waiting[s.id+1] = i
-	return s.send(r)
+	s.post(r)
 }
 
 // hold acquires names, as many at a time as there are, and leaves them held.
@@ -194,9 +254,9 @@ func (s *session) hold(names []string, ttl time.Duration) error {
 		}
 	}
 	for range names {
-		r, err := s.stream.Recv()
+		r, _, err := s.receive()
 		if err != nil {
-			return fmt.Errorf("receive in a session: %w", err)
+			return err
 		}
 		if r.GetGranted() == nil {
 			return fmt.Errorf("an acquire was answered by %v", r)
@@ -211,9 +271,9 @@ func (s *session) beat() error {
 		return err
 	}
 	for {
-		r, err := s.stream.Recv()
+		r, _, err := s.receive()
 		if err != nil {
-			return fmt.Errorf("receive in a session: %w", err)
+			return err
 		}
 		if r.GetHeartbeatAck() != nil {
 			return nil

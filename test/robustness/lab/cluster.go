@@ -25,6 +25,8 @@ const (
 	startTimeout = 30 * time.Second
 	// Shards is how many shards the services have.
 	Shards = 12
+	// JournalChanges is so small that journals are settled all the time.
+	JournalChanges = 40
 	// etcdHeartbeat and etcdElection are etcd's timing, in milliseconds.
 	etcdHeartbeat, etcdElection = "50", "500"
 )
@@ -128,7 +130,7 @@ func (c *Cluster) addReplica(binary string, i int) error {
 	}
 	r.Process, err = NewProcess(filepath.Join(c.Dir, r.Name+".log"), binary, "--listen", address, "--metrics-listen=", "--name", r.Name,
 		"--advertise", r.Peers.Address(), "--etcd-endpoints", strings.Join(endpoints, ","), "--etcd-prefix", "/robustness/",
-		"--session-ttl", SessionTTL.String(), "--shards", fmt.Sprint(Shards), "--drain-timeout", "5s", "--log-level", "warn")
+		"--session-ttl", SessionTTL.String(), "--shards", fmt.Sprint(Shards), "--journal-changes", fmt.Sprint(JournalChanges), "--drain-timeout", "5s", "--log-level", "warn")
 	if err != nil {
 		return err
 	}

@@ -105,6 +105,9 @@ func (c *client) hold(ctx context.Context, h held) error {
 			return err
 		}
 	}
+	if c.rng.IntN(8) == 0 {
+		return c.revoke(ctx, h)
+	}
 	return c.release(ctx, h)
 }
 
@@ -227,6 +230,38 @@ func (c *client) release(ctx context.Context, h held) error {
 	return nil
 }
 
+// revoke ends a hold by force, as somebody else may.
+func (c *client) revoke(ctx context.Context, h held) error {
+	c.Recorder.Void(h.name, h.token, history.Now())
+	first := int64(0)
+	for range tries {
+		revoked, sent, returned, err := call(ctx, c, callTimeout, leasev1.LeaseServiceClient.Revoke, &leasev1.RevokeRequest{
+			Name: h.name, Token: h.token, Force: true, Reason: "of the test",
+		})
+		op := history.Op{Name: h.name, Call: sent, Return: returned, Token: h.token, Kind: history.Lapsed}
+		if first == 0 {
+			first = sent
+		}
+		switch {
+		case err == nil && !revoked.GetEnded():
+			return fmt.Errorf("revoke %q: it was not ended", h.name)
+		case err == nil:
+			op.Kind, op.Call = history.Released, first
+		case status.Code(err) == codes.NotFound && sent != first: // maybe by an earlier try
+			op.Call = first
+		case status.Code(err) == codes.NotFound:
+		case unknown(err):
+			continue
+		default:
+			return fmt.Errorf("revoke %q: %w", h.name, err)
+		}
+		c.add(op)
+		return nil
+	}
+	c.Recorder.Unknown()
+	return nil
+}
+
 func (c *client) check(ctx context.Context, h held) error {
 	checked, sent, returned, err := call(ctx, c, callTimeout, leasev1.LeaseServiceClient.CheckToken, &leasev1.CheckTokenRequest{Name: h.name, Token: h.token})
 	op := history.Op{Name: h.name, Call: sent, Return: returned, Token: h.token, Kind: history.NotHeld}
@@ -245,6 +280,9 @@ func (c *client) check(ctx context.Context, h held) error {
 }
 
 func (c *client) view(ctx context.Context, name string) error {
+	if c.rng.IntN(8) == 0 {
+		return c.list(ctx, name)
+	}
 	got, sent, returned, err := call(ctx, c, callTimeout, leasev1.LeaseServiceClient.Get, &leasev1.GetRequest{Name: name})
 	op := history.Op{Name: name, Kind: history.Viewed, Call: sent, Return: returned}
 	switch {
@@ -257,6 +295,28 @@ func (c *client) view(ctx context.Context, name string) error {
 		c.Recorder.Unknown()
 	default:
 		return fmt.Errorf("get %q: %w", name, err)
+	}
+	return nil
+}
+
+// list is view by a list of all names that begin like this one.
+func (c *client) list(ctx context.Context, name string) error {
+	got, sent, returned, err := call(ctx, c, callTimeout, leasev1.LeaseServiceClient.List, &leasev1.ListRequest{Prefix: name})
+	op := history.Op{Name: name, Kind: history.Viewed, Call: sent, Return: returned}
+	switch {
+	case err == nil:
+		for _, l := range got.GetLeases() {
+			for _, h := range l.GetHolds() {
+				if l.GetName() == name {
+					op.Seen = append(op.Seen, h.GetToken())
+				}
+			}
+		}
+		c.add(op)
+	case unknown(err):
+		c.Recorder.Unknown()
+	default:
+		return fmt.Errorf("list %q: %w", name, err)
 	}
 	return nil
 }

@@ -19,15 +19,24 @@ func (s *Shard) Acquire(now Instant, req AcquireRequest, ticket Ticket, out *Out
 		out.fail(ticket, err)
 		return
 	}
-	w := &waiter{req: req, entry: e, tickets: []Ticket{ticket}, since: now}
+	w := &waiter{req: req, entry: e, tickets: []Ticket{ticket}, since: now.Add(-req.Waited)}
 	w.timer = timer{waiter: w, index: -1}
 	if req.Wait && req.WaitFor > 0 {
 		w.deadline = now.Add(req.WaitFor)
 		s.timers.set(&w.timer, w.deadline)
 	}
-	e.queue = append(e.queue, w)
+	e.enqueue(w)
 	s.waiters++
 	s.advance(now, e, out)
+}
+
+// enqueue puts a waiter in line, behind all that have waited for as long. The one to whom a hold is being transferred stays in front.
+func (e *entry) enqueue(w *waiter) {
+	i := len(e.queue)
+	for i > 0 && e.queue[i-1].since > w.since && e.queue[i-1].takeover == nil {
+		i--
+	}
+	e.queue = slices.Insert(e.queue, i, w)
 }
 
 func (s *Shard) repeated(now Instant, e *entry, req *AcquireRequest, ticket Ticket, out *Output) bool {
@@ -151,6 +160,18 @@ func (s *Shard) answer(now Instant, e *entry, r read, out *Output) {
 		return
 	}
 	out.reply(r.ticket, e.lease(now, r.queue, s.grace(now)))
+}
+
+// Peek is Get for what can be answered at once; false: it cannot, because an op is in flight.
+func (s *Shard) Peek(now Instant, name string, queue bool) (LeaseView, bool) {
+	e := s.entries[name]
+	switch {
+	case e == nil:
+		return LeaseView{Name: name, GraceFor: s.grace(now)}, true
+	case e.flight != nil:
+		return LeaseView{}, false
+	}
+	return e.lease(now, queue, s.grace(now)), true
 }
 
 // View shows a name as it was last committed, without waiting for the op in flight; false: not held.

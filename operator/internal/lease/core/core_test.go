@@ -475,3 +475,34 @@ func TestShardOfIsFoldedFNV(t *testing.T) {
 		require.Equal(t, int((sum^sum>>32)%64), core.ShardOf(name, 64))
 	})
 }
+
+// A request that has waited elsewhere gets in line where its wait began, but not before one to whom the hold is being handed.
+func TestWaitersKeepTheirOrder(t *testing.T) {
+	epoch := time.Unix(0, 0)
+	s := core.NewShard(0, epoch, []core.Record{{Name: "n", Hold: core.Hold{Token: 1, Mode: core.Exclusive, TTL: time.Hour}, Revision: 1}})
+	var out core.Output
+	now := core.Instant(time.Hour)
+	for i, waited := range []time.Duration{0, 3 * time.Second, time.Second, 3 * time.Second, 2 * time.Second} {
+		s.Acquire(now, core.AcquireRequest{
+			Name: "n", Holder: fmt.Sprint(i), RequestID: fmt.Sprint(i), Mode: core.Exclusive, TTL: time.Second, Wait: true, Waited: waited,
+		}, core.Ticket(i+1), &out)
+	}
+	s.Get(now, "n", true, 10, &out)
+	view := out.Replies[0].Result.(core.LeaseView)
+	var order []string
+	for _, w := range view.Queue {
+		order = append(order, w.Holder)
+	}
+	require.Equal(t, []string{"1", "3", "4", "2", "0"}, order)
+
+	s.Freeze() // so that the transfer waits in line
+	s.Transfer(now, "n", 1, "0", 11, &out)
+	s.Acquire(now, core.AcquireRequest{
+		Name: "n", Holder: "9", RequestID: "9", Mode: core.Exclusive, TTL: time.Second, Wait: true, Waited: time.Minute,
+	}, 12, &out)
+	out.Reset()
+	s.Get(now, "n", true, 13, &out)
+	view = out.Replies[0].Result.(core.LeaseView)
+	require.Equal(t, "0", view.Queue[0].Holder)
+	require.Equal(t, "9", view.Queue[1].Holder)
+}

@@ -212,7 +212,7 @@ func (e *entry) plan(wall time.Time) (*flight, Op) {
 		op.Writes = append(op.Writes, Write{Slot: slot, Hold: &f.granted.Hold})
 	}
 	for _, h := range f.ends {
-		op.Ends = append(op.Ends, End{Slot: h.Slot, Reason: h.ending})
+		op.Ends = append(op.Ends, End{Slot: h.Slot, Reason: h.ending, Hold: h.Hold})
 		if h.Slot != slot {
 			op.Writes = append(op.Writes, Write{Slot: h.Slot})
 		}

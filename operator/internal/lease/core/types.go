@@ -130,9 +130,10 @@ type AcquireRequest struct {
 	TTL          time.Duration
 	Metadata     map[string]string
 	Value        []byte
-	// Wait makes the request wait in line, for WaitFor at most; 0 is without end.
-	Wait    bool
-	WaitFor time.Duration
+	// Wait makes the request wait in line, for WaitFor at most; 0 is without end. Waited is how long it has waited already, where the name
+	// was served before: the line is in the order in which waits began.
+	Wait            bool
+	WaitFor, Waited time.Duration
 }
 
 // Grant is the reply to an acquire.
@@ -194,10 +195,11 @@ type Write struct {
 	Hold *Hold
 }
 
-// End says why the hold that a transaction removes or replaces ended.
+// End is a hold, as it was last, that a transaction removes or replaces, and why it ended.
 type End struct {
 	Slot   int32
 	Reason EndReason
+	Hold   Hold
 }
 
 // Op is what must be committed in one transaction before anything else of the same name is.

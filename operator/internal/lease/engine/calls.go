@@ -34,7 +34,10 @@ type Receiver interface {
 	// Receive gets the one reply to a call. It is called with a lock held, maybe before the function that started the
 	// call returns, and must neither wait nor call the engine. Whoever acts on
 	// the reply gives it to Call.Checked first, or to Call.GiveBack.
-	Receive(call *Call, reply core.Reply)
+	//
+	// What it returns, if not nil, is called once all replies that come together have been passed on, so that whoever gets many of them
+	// is woken up once. It must not wait either.
+	Receive(call *Call, reply core.Reply) (wake func())
 }
 
 // Call is a command that a shard was given.
@@ -120,7 +123,10 @@ func (c *Call) Checked(r core.Reply) (core.Reply, error) {
 type replies chan core.Reply
 
 // Receive implements Receiver. There is room for the one reply.
-func (r replies) Receive(_ *Call, reply core.Reply) { r <- reply }
+func (r replies) Receive(_ *Call, reply core.Reply) func() {
+	r <- reply
+	return nil
+}
 
 // call gives a command to the shard of a name and waits for its reply.
 func (e *Engine) call(ctx context.Context, name string, do command) (core.Reply, error) {
@@ -178,12 +184,12 @@ func (e *Engine) Acquire(ctx context.Context, req core.AcquireRequest) (core.Gra
 
 // StartAcquire is Acquire without the waiting: the receiver gets a core.Grant. It can be taken back by Call.Cancel.
 func (e *Engine) StartAcquire(req core.AcquireRequest, to Receiver) (*Call, error) {
-	if s := e.session.Load(); s != nil {
-		if why := s.committer.trouble.Load(); why != nil {
-			return nil, &StoreError{Reason: *why}
-		}
-	}
 	return e.start(req.Name, to, func(s *core.Shard, now core.Instant, t core.Ticket, out *core.Output) error {
+		if session := e.session.Load(); session != nil {
+			if why := session.committer.trouble.Load(); why != nil {
+				return &StoreError{Reason: *why}
+			}
+		}
 		if err := e.admit(s, now, &req); err != nil {
 			return err
 		}
@@ -233,10 +239,43 @@ func release(name string, token int64) command {
 
 // Get shows a name.
 func (e *Engine) Get(ctx context.Context, name string, queue bool) (core.LeaseView, error) {
-	return result[core.LeaseView](e.call(ctx, name, func(s *core.Shard, now core.Instant, t core.Ticket, out *core.Output) error {
+	if view, ok, err := e.Peek(name, queue); ok || err != nil {
+		return view, err
+	}
+	return result[core.LeaseView](e.call(ctx, name, get(name, queue)))
+}
+
+// Peek is Get for what can be answered at once, which is most of all reads; false: a change of the name is being committed.
+func (e *Engine) Peek(name string, queue bool) (core.LeaseView, bool, error) {
+	s, err := e.at(name)
+	if err != nil {
+		return core.LeaseView{}, false, err
+	}
+	s.mu.Lock()
+	if !s.open() {
+		s.mu.Unlock()
+		return core.LeaseView{}, false, &NotOwnerError{Shard: s.index}
+	}
+	session := s.session
+	view, ok := s.shard.Peek(e.opts.Clock(), name, queue)
+	s.mu.Unlock()
+	// What was read is true if the session was still certain after that.
+	if !session.certain(e.opts.Clock()) {
+		return core.LeaseView{}, false, ErrUncertain
+	}
+	return view, ok, nil
+}
+
+// StartGet is Get without the waiting: the receiver gets a core.LeaseView.
+func (e *Engine) StartGet(name string, queue bool, to Receiver) (*Call, error) {
+	return e.start(name, to, get(name, queue))
+}
+
+func get(name string, queue bool) command {
+	return func(s *core.Shard, now core.Instant, t core.Ticket, out *core.Output) error {
 		s.Get(now, name, queue, t, out)
 		return nil
-	}))
+	}
 }
 
 // Check says whether a token is current.

@@ -3,6 +3,7 @@ package engine
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -21,6 +22,8 @@ const (
 	laterMost  = 6 * time.Millisecond
 	// laterShare is how many of the ops somebody waits for go into a batch, when there are others whose time has come.
 	laterShare = store.MaxBatchWrites / 2
+	// laterBatch is how many of those others go into one batch.
+	laterBatch = store.MaxBatchWrites / 4
 )
 
 // committer commits the ops of all shards of one session, one batch at a time: whatever is queued while a
@@ -29,9 +32,9 @@ type committer struct {
 	store   store.Store
 	cursor  *store.Cursor
 	metrics *Metrics
-	// committed and lost are called without locks held.
+	log     *slog.Logger
+	// committed is called without locks held.
 	committed func(batch []store.BatchOp, revision int64)
-	lost      func(shards []int)
 
 	// trouble is why the batch under way could not be committed so far; nil while all is well.
 	trouble atomic.Pointer[string]
@@ -39,14 +42,23 @@ type committer struct {
 	mu sync.Mutex
 	// queue has the ops that somebody waits for, later the others.
 	queue, later []store.BatchOp
-	wake         chan struct{}
+	// settling are the shards to settle before they are given up.
+	settling []settling
+	wake     chan struct{}
 
 	// laterFrom is when ops of later may be taken again. It belongs to run.
 	laterFrom time.Time
 }
 
-func newCommitter(s store.Store, cursor *store.Cursor, metrics *Metrics) *committer {
-	return &committer{store: s, cursor: cursor, metrics: metrics, wake: make(chan struct{}, 1)}
+// settling is a shard to settle.
+type settling struct {
+	shard int
+	claim store.Claim
+	done  chan struct{}
+}
+
+func newCommitter(s store.Store, cursor *store.Cursor, metrics *Metrics, log *slog.Logger) *committer {
+	return &committer{store: s, cursor: cursor, metrics: metrics, log: log, wake: make(chan struct{}, 1)}
 }
 
 // add queues ops. Two ops of one name are never queued at a time (core.Shard sees to that), so that no
@@ -59,10 +71,59 @@ func (c *committer) add(later bool, ops ...store.BatchOp) {
 		c.queue = append(c.queue, ops...)
 	}
 	c.mu.Unlock()
+	c.rouse()
+}
+
+func (c *committer) rouse() {
 	select {
 	case c.wake <- struct{}{}:
 	default:
 	}
+}
+
+// settle settles a shard of which nothing is in flight, and returns when that is done or the context ends.
+func (c *committer) settle(ctx context.Context, shard int, claim store.Claim) error {
+	s := settling{shard: shard, claim: claim, done: make(chan struct{})}
+	c.mu.Lock()
+	c.settling = append(c.settling, s)
+	c.mu.Unlock()
+	c.rouse()
+	select {
+	case <-s.done:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// settleAll settles the shards that wait for it. Only errors that trying again cannot help are returned.
+func (c *committer) settleAll(ctx context.Context) error {
+	c.mu.Lock()
+	shards := c.settling
+	c.settling = nil
+	c.mu.Unlock()
+	for _, s := range shards {
+		for wait := insistFirst; ; wait = min(2*wait, insistMost) {
+			attempt, cancel := context.WithTimeout(ctx, storeTimeout)
+			err := c.store.Settle(attempt, c.cursor, s.shard, s.claim)
+			cancel()
+			if err == nil {
+				c.trouble.Store(nil)
+				close(s.done)
+				break
+			}
+			if errors.Is(err, store.ErrSessionLost) {
+				return err
+			}
+			c.log.Warn("a shard is not settled yet", "shard", s.shard, "error", err)
+			why := err.Error()
+			c.trouble.Store(&why) // nothing can be committed meanwhile
+			if !sleep(ctx, wait) {
+				return ctx.Err()
+			}
+		}
+	}
+	return nil
 }
 
 // take returns the next batch. If there is none now but may be later, it says how long to wait.
@@ -76,7 +137,7 @@ func (c *committer) take(now time.Time) (batch []store.BatchOp, paced bool, wait
 		return cut(&c.queue, store.Fits(c.queue)), false, 0
 	}
 	waited := min(len(c.queue), laterShare)
-	candidates := slices.Concat(c.queue[:waited], c.later[:min(len(c.later), store.MaxBatchWrites)])
+	candidates := slices.Concat(c.queue[:waited], c.later[:min(len(c.later), laterBatch)])
 	n := store.Fits(candidates)
 	return append(cut(&c.queue, min(n, waited)), cut(&c.later, max(0, n-waited))...), true, 0
 }
@@ -91,6 +152,15 @@ func cut(queue *[]store.BatchOp, n int) []store.BatchOp {
 // run commits until the context ends or the session is lost, and says why it stopped.
 func (c *committer) run(ctx context.Context) error {
 	for {
+		if err := c.settleAll(ctx); err != nil {
+			return err
+		}
+		if c.cursor.Overdue() {
+			if _, err := c.insist(ctx, nil); err != nil {
+				return err
+			}
+			continue
+		}
 		began := time.Now()
 		batch, paced, wait := c.take(began)
 		if len(batch) == 0 {
@@ -106,9 +176,11 @@ func (c *committer) run(ctx context.Context) error {
 			}
 			continue
 		}
-		if err := c.commit(ctx, batch); err != nil {
+		revision, err := c.insist(ctx, batch)
+		if err != nil {
 			return err
 		}
+		c.committed(batch, revision)
 		if paced {
 			ended := time.Now()
 			c.laterFrom = ended.Add(min(laterPause*ended.Sub(began), laterMost))
@@ -133,38 +205,4 @@ func (c *committer) insist(ctx context.Context, batch []store.BatchOp) (int64, e
 			return 0, ctx.Err()
 		}
 	}
-}
-
-// discard takes the ops of lost claims out of a batch, and out of the queue: the shard may be claimed anew while they are
-// there, and what comes after that must not share their fate.
-func (c *committer) discard(batch []store.BatchOp, shards []int) []store.BatchOp {
-	lost := map[store.Claim]bool{}
-	for i := range batch {
-		if slices.Contains(shards, batch[i].Shard) {
-			lost[batch[i].Claim] = true
-		}
-	}
-	dead := func(op store.BatchOp) bool { return lost[op.Claim] }
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.queue, c.later = slices.DeleteFunc(c.queue, dead), slices.DeleteFunc(c.later, dead)
-	return slices.DeleteFunc(batch, dead)
-}
-
-func (c *committer) commit(ctx context.Context, batch []store.BatchOp) error {
-	for len(batch) > 0 {
-		revision, err := c.insist(ctx, batch)
-		var lost *store.ClaimsLostError
-		if errors.As(err, &lost) {
-			c.lost(lost.Shards)
-			batch = c.discard(batch, lost.Shards)
-			continue
-		}
-		if err != nil {
-			return err
-		}
-		c.committed(batch, revision)
-		return nil
-	}
-	return nil
 }

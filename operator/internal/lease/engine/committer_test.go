@@ -32,17 +32,17 @@ func named(batch []store.BatchOp, letter byte) int {
 
 func TestTake(t *testing.T) {
 	now := time.Now()
-	c := newCommitter(nil, nil, nil)
+	c := newCommitter(nil, nil, nil, nil)
 
 	batch, _, wait := c.take(now)
 	assert.Empty(t, batch)
 	assert.Zero(t, wait, "nothing to wait for but new ops")
 
-	c.add(true, ops("later", 200)...)
+	c.add(true, ops("later", 700)...)
 	c.add(false, ops("call", 3)...)
 	batch, paced, _ := c.take(now)
 	assert.Equal(t, 3, named(batch, 'c'), "calls come first")
-	assert.Len(t, batch, store.MaxBatchWrites, "the others fill the batch")
+	assert.Len(t, batch, 3+laterBatch, "some of the others come along")
 	assert.True(t, paced)
 
 	c.laterFrom = now.Add(5 * time.Millisecond)
@@ -55,10 +55,10 @@ func TestTake(t *testing.T) {
 	assert.Len(t, batch, 1, "calls do not wait for that")
 	assert.False(t, paced)
 
-	c.add(false, ops("call", 500)...)
+	c.add(false, ops("call", 3000)...)
 	batch, _, _ = c.take(now.Add(5 * time.Millisecond))
 	assert.Equal(t, laterShare, named(batch, 'c'))
-	assert.Equal(t, store.MaxBatchWrites-laterShare, named(batch, 'l'), "no number of calls keeps the others out for ever")
+	assert.Equal(t, laterBatch, named(batch, 'l'), "no number of calls keeps the others out for ever")
 
 	taken := map[string]bool{}
 	for batch, _, _ = c.take(now.Add(time.Second)); len(batch) > 0; batch, _, _ = c.take(now.Add(time.Second)) {
@@ -67,5 +67,5 @@ func TestTake(t *testing.T) {
 			taken[op.Op.Name] = true
 		}
 	}
-	assert.Len(t, taken, 500-laterShare+200-2*store.MaxBatchWrites+3+laterShare, "each is taken once")
+	assert.Len(t, taken, 3000-laterShare+700-2*laterBatch, "each is taken once")
 }

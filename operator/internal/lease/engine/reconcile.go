@@ -3,6 +3,7 @@ package engine
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"time"
 
@@ -12,13 +13,19 @@ import (
 	"github.com/holdfast-io/holdfast/operator/internal/lease/store"
 )
 
-// moveParallel is how many shards move at a time.
-const moveParallel = 8
+const (
+	// moveParallel is how many shards move at a time.
+	moveParallel = 8
+	// collectEvery is how often the leader looks for what dead replicas left behind.
+	collectEvery = 10 * time.Second
+)
 
 // reconcile makes this replica own what is assigned to it and nothing else, and assigns if it leads, each
 // time the cluster changes, until the session is lost.
 func (e *Engine) reconcile(ctx context.Context, s *session) error {
 	announced := false // draining
+	collect := time.NewTicker(collectEvery)
+	defer collect.Stop()
 	for {
 		changed := e.changed.wait()
 		err := e.pass(ctx, s, &announced)
@@ -36,9 +43,28 @@ func (e *Engine) reconcile(ctx context.Context, s *session) error {
 		}
 		select {
 		case <-changed:
+		case <-collect.C:
+			e.collect(ctx, s)
 		case <-ctx.Done():
 			return ctx.Err()
 		}
+	}
+}
+
+// collect lets the leader remove what dead replicas left behind.
+func (e *Engine) collect(ctx context.Context, s *session) {
+	if cluster := e.cluster.Load(); cluster == nil || cluster.Leader.Session != s.id {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, storeTimeout)
+	defer cancel()
+	n, err := e.opts.Store.Collect(ctx)
+	if err != nil {
+		e.opts.Log.Warn("what dead replicas left behind is not removed yet", "error", err)
+		return
+	}
+	if n > 0 {
+		e.opts.Log.Info("removed what dead replicas left behind", "sessions", n)
 	}
 }
 
@@ -96,16 +122,15 @@ func (e *Engine) move(ctx context.Context, s *session, cluster *store.Cluster) e
 		mine, claim := cluster.Assigned[shard] == s.id, cluster.Claims[shard]
 		own, serving := slot.serving()
 		if serving && claim != own && cluster.Revision >= own.Revision {
-			// Only a hand in the store can do that while the session lives.
-			e.opts.Log.Error("a claim was taken away although the session lives", "shard", shard)
-			slot.drop(e)
-			serving = false
+			// Only a hand in the store can do that while the session lives. What of the shard is under way cannot be called
+			// back but by giving the session up.
+			return fmt.Errorf("the claim of shard %d was taken away although the session lived: %w", shard, store.ErrSessionLost)
 		}
 		switch {
 		case mine && !serving && (claim.Session == 0 || claim.Session == s.id):
 			group.Go(func() error { return e.takeOver(ctx, s, slot) })
 		case !mine && serving && cluster.Assigned[shard] != 0:
-			group.Go(func() error { return e.giveUp(ctx, slot) })
+			group.Go(func() error { return e.giveUp(ctx, s, slot) })
 		case !mine && !serving && claim.Session == s.id:
 			// A claim whose removal failed, or whose answer was lost.
 			group.Go(func() error { return e.unclaim(ctx, slot, claim) })
@@ -128,7 +153,7 @@ func (e *Engine) takeOver(ctx context.Context, s *session, slot *slot) error {
 		return e.unclaim(ctx, slot, claim)
 	}
 	start := time.Now()
-	records, err := e.opts.Store.Load(ctx, slot.index)
+	records, err := e.opts.Store.Load(ctx, slot.index, claim)
 	if err != nil {
 		return err
 	}
@@ -141,12 +166,15 @@ func (e *Engine) takeOver(ctx context.Context, s *session, slot *slot) error {
 }
 
 // giveUp stops serving a shard once what is in flight is committed, and frees it for its new owner.
-func (e *Engine) giveUp(ctx context.Context, slot *slot) error {
+func (e *Engine) giveUp(ctx context.Context, s *session, slot *slot) error {
 	claim, drained := slot.freeze()
 	select {
 	case <-drained:
 	case <-ctx.Done():
 		return ctx.Err()
+	}
+	if err := s.committer.settle(ctx, slot.index, claim); err != nil {
+		return err
 	}
 	slot.drop(e)
 	e.metrics.moves.WithLabelValues("out").Inc()

@@ -106,19 +106,16 @@ func (e *Engine) join(ctx context.Context) (*session, error) {
 		e.leave(s)
 		return nil, err
 	}
-	s.committer = newCommitter(e.opts.Store, cursor, e.metrics)
+	s.committer = newCommitter(e.opts.Store, cursor, e.metrics, e.opts.Log)
 	s.committer.committed = func(batch []store.BatchOp, revision int64) {
 		now := e.opts.Clock()
+		var wakes []func()
 		for i := range batch {
-			slots[batch[i].Shard].committed(e, &batch[i], now, revision)
+			wakes = slots[batch[i].Shard].committed(e, &batch[i], now, revision, wakes)
 		}
-	}
-	s.committer.lost = func(shards []int) {
-		e.opts.Log.Error("claims were taken away although the session lives", "shards", shards)
-		for _, shard := range shards {
-			slots[shard].drop(e)
+		for _, wake := range wakes {
+			wake()
 		}
-		e.changed.send()
 	}
 	return s, nil
 }

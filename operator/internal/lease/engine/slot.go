@@ -106,7 +106,9 @@ func (s *slot) drop(e *Engine) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, call := range s.calls {
-		call.to.Receive(call, core.Reply{Err: &NotOwnerError{Shard: s.index}})
+		if wake := call.to.Receive(call, core.Reply{Err: &NotOwnerError{Shard: s.index}}); wake != nil {
+			wake()
+		}
 	}
 	for _, f := range s.follow {
 		for ; f != nil; f = f.next {
@@ -142,26 +144,41 @@ func (s *slot) tick(e *Engine, now core.Instant) {
 	}
 }
 
-func (s *slot) committed(e *Engine, op *store.BatchOp, now core.Instant, revision int64) {
+// committed takes note of a committed op. It adds to wakes what is to be called when the whole batch has been.
+func (s *slot) committed(e *Engine, op *store.BatchOp, now core.Instant, revision int64, wakes []func()) []func() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.shard == nil || s.claim != op.Claim {
-		return
+		return wakes
 	}
 	s.shard.Committed(now, op.Op.Name, revision, &s.out)
+	wakes = s.reply(wakes)
 	s.deliver(e)
 	if s.drained != nil && s.shard.InFlight() == 0 {
 		close(s.drained)
 	}
+	return wakes
+}
+
+// reply passes on the replies, and adds to wakes what is to be called afterwards. The lock is held.
+func (s *slot) reply(wakes []func()) []func() {
+	for _, r := range s.out.Replies {
+		if call, ok := s.calls[r.Ticket]; ok {
+			delete(s.calls, r.Ticket)
+			if wake := call.to.Receive(call, r); wake != nil {
+				wakes = append(wakes, wake)
+			}
+		}
+	}
+	clear(s.out.Replies)
+	s.out.Replies = s.out.Replies[:0]
+	return wakes
 }
 
 // deliver passes on what the shard put out. The lock is held.
 func (s *slot) deliver(e *Engine) {
-	for _, r := range s.out.Replies {
-		if call, ok := s.calls[r.Ticket]; ok {
-			delete(s.calls, r.Ticket)
-			call.to.Receive(call, r)
-		}
+	for _, wake := range s.reply(nil) {
+		wake()
 	}
 	for _, op := range s.out.Ops {
 		later := s.ticking && !slices.ContainsFunc(op.Writes, func(w core.Write) bool { return w.Hold != nil })

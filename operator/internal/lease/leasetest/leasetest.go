@@ -56,12 +56,12 @@ func Client(t testing.TB, endpoint string) *clientv3.Client {
 	return client
 }
 
-// Options are service options that suit tests: short times, a free port, no metrics, logs to stderr from
-// warnings on.
+// Options are service options that suit tests: short times, a free port, no metrics, a journal that is soon settled, logs to stderr
+// from warnings on.
 func Options(name string) service.Options {
 	return service.Options{
 		Listen: "127.0.0.1:0", Name: name, EtcdPrefix: "/test/", LeaseTTL: time.Minute, SessionTTL: 2 * time.Second,
-		DrainTimeout: 10 * time.Second, Shards: 16, Log: os.Stderr, LogLevel: slog.LevelError, Version: "test",
+		DrainTimeout: 10 * time.Second, Shards: 16, JournalChanges: 50, Log: os.Stderr, LogLevel: slog.LevelError, Version: "test",
 	}
 }
 

@@ -2,6 +2,7 @@ package protections_test
 
 import (
 	"context"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -75,8 +76,8 @@ func deposed(t *testing.T, opts replicaOptions) *history.Recorder {
 // forgetful loads holds as if their TTL had passed.
 type forgetful struct{ store.Store }
 
-func (f forgetful) Load(ctx context.Context, shard int) ([]core.Record, error) {
-	records, err := f.Store.Load(ctx, shard)
+func (f forgetful) Load(ctx context.Context, shard int, claim store.Claim) ([]core.Record, error) {
+	records, err := f.Store.Load(ctx, shard, claim)
 	for i := range records {
 		records[i].Hold.TTL = time.Millisecond
 	}
@@ -123,24 +124,25 @@ func (f frozen) WatchCluster(ctx context.Context, shards int, pass func(*store.C
 	})
 }
 
-// An owner whose session lives, and that has not heard yet that a shard is somebody else's, cannot grant anything in it.
-func TestTheClaimCompare(t *testing.T) {
+// An owner whose session lives, and that has not heard yet that a shard is somebody else's, cannot grant anything in it: whoever claims
+// it sees to that.
+func TestTheFenceOfAClaim(t *testing.T) {
 	withAndWithout(t, func(t *testing.T, protected bool) *history.Recorder {
 		etcd, inner := leasetest.Etcd(t)
 		leader := start(t, "leader", replicaOptions{client: inner})
 		client := leasetest.Client(t, etcd.Endpoint())
 		if !protected {
-			client.KV = &carelessKV{KV: client.KV, skip: prefix + "cluster/claims/"}
+			client.KV = &carelessKV{KV: client.KV, spare: prefix + "commits/"}
 		}
 		var mu sync.Mutex
 		var deaf bool
-		old := start(t, "old", replicaOptions{client: client, tamper: func(s store.Store) store.Store { return frozen{s, &mu, &deaf} }})
+		old := start(t, "old", replicaOptions{client: leasetest.Client(t, etcd.Endpoint()), tamper: func(s store.Store) store.Store { return frozen{s, &mu, &deaf} }})
 		require.Eventually(t, func() bool { return old.Status().Shards == shards/2 }, patience, time.Millisecond)
 		mu.Lock()
 		deaf = true
 		mu.Unlock()
 		leader.await("it leads", func() bool { return leader.Status().Leading })
-		next := start(t, "next", replicaOptions{client: leasetest.Client(t, etcd.Endpoint())})
+		next := start(t, "next", replicaOptions{client: client})
 		// Somebody takes away the old owner's claims of what the next one shall have.
 		shard := -1
 		next.await("a shard of the old owner is assigned to the next", func() bool {
@@ -169,13 +171,14 @@ func TestTheClaimCompare(t *testing.T) {
 	})
 }
 
-// carelessKV leaves comparisons of some keys out of the transactions that commit batches. It can also repeat one of those.
+// carelessKV leaves comparisons of some keys out of the transactions that commit batches, and deletions of some keys out of all. It can also
+// repeat a batch.
 type carelessKV struct {
 	clientv3.KV
-	// skip begins the keys that are not compared; empty: all are.
-	skip string
-	mu   sync.Mutex
-	last func() (*clientv3.TxnResponse, error)
+	// skip begins the keys that are not compared, spare those that are not deleted; empty: all are.
+	skip, spare string
+	mu          sync.Mutex
+	last        func() (*clientv3.TxnResponse, error)
 }
 
 func (k *carelessKV) Txn(ctx context.Context) clientv3.Txn {
@@ -192,16 +195,15 @@ func (k *carelessKV) batch() func() (*clientv3.TxnResponse, error) {
 type carelessTxn struct {
 	clientv3.Txn
 	kv       *carelessKV
+	batch    bool
 	compares []clientv3.Cmp
 	then     []clientv3.Op
 }
 
 func (c *carelessTxn) If(compares ...clientv3.Cmp) clientv3.Txn {
-	if !strings.HasPrefix(string(compares[0].KeyBytes()), prefix+"commits/") {
-		return c.Txn.If(compares...)
-	}
+	c.batch = strings.HasPrefix(string(compares[0].KeyBytes()), prefix+"commits/")
 	for _, cmp := range compares {
-		if c.kv.skip == "" || !strings.HasPrefix(string(cmp.KeyBytes()), c.kv.skip) {
+		if !c.batch || c.kv.skip == "" || !strings.HasPrefix(string(cmp.KeyBytes()), c.kv.skip) {
 			c.compares = append(c.compares, cmp)
 		}
 	}
@@ -210,8 +212,10 @@ func (c *carelessTxn) If(compares ...clientv3.Cmp) clientv3.Txn {
 }
 
 func (c *carelessTxn) Then(ops ...clientv3.Op) clientv3.Txn {
-	c.then = ops
-	c.Txn = c.Txn.Then(ops...)
+	c.then = slices.DeleteFunc(ops, func(op clientv3.Op) bool {
+		return c.kv.spare != "" && op.IsDelete() && strings.HasPrefix(string(op.KeyBytes()), c.kv.spare)
+	})
+	c.Txn = c.Txn.Then(c.then...)
 	return c
 }
 
@@ -221,6 +225,9 @@ func (c *carelessTxn) Else(ops ...clientv3.Op) clientv3.Txn {
 }
 
 func (c *carelessTxn) Commit() (*clientv3.TxnResponse, error) {
+	if !c.batch {
+		return c.Txn.Commit()
+	}
 	c.kv.mu.Lock()
 	c.kv.last = func() (*clientv3.TxnResponse, error) {
 		return c.kv.KV.Txn(context.Background()).If(c.compares...).Then(c.then...).Commit()
@@ -231,12 +238,12 @@ func (c *carelessTxn) Commit() (*clientv3.TxnResponse, error) {
 
 // A batch that was sent twice, because its answer did not come, and whose first copy was held up in the network, changes nothing
 // when that arrives after later batches: here it would put a released hold in the place of the present one.
-func TestTheCommitKeyCompare(t *testing.T) {
+func TestTheJournalKeyCompare(t *testing.T) {
 	withAndWithout(t, func(t *testing.T, protected bool) *history.Recorder {
 		etcd, inner := leasetest.Etcd(t)
 		kv := &carelessKV{KV: inner.KV}
 		if !protected {
-			kv.skip = prefix + "commits/"
+			kv.skip = prefix + "journal/"
 		}
 		inner.KV = kv
 		old := start(t, "old", replicaOptions{client: inner})

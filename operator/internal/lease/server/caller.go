@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"net"
 
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/peer"
@@ -24,7 +25,8 @@ const (
 type caller struct {
 	// identity is authenticated, by a client certificate or a token; empty without.
 	identity string
-	// address is where the call comes from.
+	// peer is where the call comes from, and address what another replica says of that; see from.
+	peer      net.Addr
 	address   string
 	forwarded bool
 	shards    string
@@ -34,6 +36,14 @@ func (c caller) label() string {
 	if c.identity != "" {
 		return c.identity
 	}
+	return c.from()
+}
+
+// from is where the call comes from. Most calls do not need the text, which is why it is not made before.
+func (c caller) from() string {
+	if c.address == "" && c.peer != nil {
+		return c.peer.String()
+	}
 	return c.address
 }
 
@@ -42,7 +52,7 @@ func (c caller) label() string {
 func (s *Server) callerOf(ctx context.Context) caller {
 	var c caller
 	if p, ok := peer.FromContext(ctx); ok {
-		c.address = p.Addr.String()
+		c.peer = p.Addr
 	}
 	if identity, ok := ctx.Value(identityCtx{}).(string); ok {
 		c.identity = identity // no replica, whatever its name

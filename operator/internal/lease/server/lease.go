@@ -27,20 +27,18 @@ func (s *Server) acquireFor(ctx context.Context, req *leasev1.AcquireRequest, wh
 	if err != nil {
 		return nil, err
 	}
-	// The wait goes on where it was when the name changes its owner.
-	var until core.Instant
-	if asked.WaitFor > 0 {
-		until = s.opts.Clock().Add(asked.WaitFor)
-	}
+	// The wait goes on where it was, and in its place in line, when the name changes its owner.
+	began := s.opts.Clock()
+	waited := func() time.Duration { return asked.Waited + s.opts.Clock().Sub(began) }
 	left := func() time.Duration {
 		if asked.WaitFor == 0 {
 			return 0
 		}
-		return max(until.Sub(s.opts.Clock()), time.Millisecond)
+		return max(asked.WaitFor-s.opts.Clock().Sub(began), time.Millisecond)
 	}
 	local := func(ctx context.Context) (*leasev1.AcquireResponse, error) {
 		now := asked
-		now.WaitFor = left()
+		now.WaitFor, now.Waited = left(), waited()
 		grant, err := s.engine.Acquire(ctx, now)
 		if err != nil {
 			return nil, err
@@ -50,8 +48,11 @@ func (s *Server) acquireFor(ctx context.Context, req *leasev1.AcquireRequest, wh
 	remote := func(ctx context.Context, owner leasev1.LeaseServiceClient) (*leasev1.AcquireResponse, error) {
 		forward := proto.CloneOf(req)
 		forward.RequestId, forward.Holder = asked.RequestID, asked.Holder
-		if asked.WaitFor > 0 {
-			forward.Wait = &leasev1.Wait{Timeout: durationpb.New(left())}
+		if asked.Wait {
+			forward.Wait = &leasev1.Wait{Waited: durationpb.New(waited())}
+			if asked.WaitFor > 0 {
+				forward.Wait.Timeout = durationpb.New(left())
+			}
 		}
 		return owner.Acquire(ctx, forward)
 	}
@@ -72,21 +73,19 @@ func (s *Server) KeepAlive(ctx context.Context, req *leasev1.KeepAliveRequest) (
 	if err := checkHold(req.GetName(), req.GetToken()); err != nil {
 		return nil, s.toError(err)
 	}
+	got, err := s.keepOne(ctx, s.callerOf(ctx), req)
+	return got, s.toError(err)
+}
+
+func (s *Server) keepOne(ctx context.Context, who caller, req *leasev1.KeepAliveRequest) (*leasev1.KeepAliveResponse, error) {
 	local := func(context.Context) (*leasev1.KeepAliveResponse, error) {
 		kept, err := s.engine.KeepAlive(req.GetName(), req.GetToken())
-		if err != nil {
-			return nil, err
-		}
-		return &leasev1.KeepAliveResponse{
-			Ttl: durationpb.New(kept.Hold.TTL), ExpiresIn: durationpb.New(kept.Hold.ExpiresIn),
-			GraceUntil: graceUntil(kept.GraceFor), Revocation: revocation(&kept.Hold),
-		}, nil
+		return keptResponse(&kept, err), err
 	}
-	got, err := at(ctx, s, s.callerOf(ctx), req.GetName(), local,
+	return at(ctx, s, who, req.GetName(), local,
 		func(ctx context.Context, owner leasev1.LeaseServiceClient) (*leasev1.KeepAliveResponse, error) {
 			return owner.KeepAlive(ctx, req)
 		})
-	return got, s.toError(err)
 }
 
 // Release implements LeaseService.
@@ -127,11 +126,11 @@ func (s *Server) Get(ctx context.Context, req *leasev1.GetRequest) (*leasev1.Get
 	if err := c.err(); err != nil {
 		return nil, s.toError(err)
 	}
-	got, err := s.get(ctx, req)
+	got, err := s.getFor(ctx, req, s.callerOf(ctx))
 	return got, s.toError(err)
 }
 
-func (s *Server) get(ctx context.Context, req *leasev1.GetRequest) (*leasev1.GetResponse, error) {
+func (s *Server) getFor(ctx context.Context, req *leasev1.GetRequest, who caller) (*leasev1.GetResponse, error) {
 	local := func(ctx context.Context) (*leasev1.GetResponse, error) {
 		view, err := s.engine.Get(ctx, req.GetName(), req.GetIncludeQueue())
 		if err != nil {
@@ -139,7 +138,7 @@ func (s *Server) get(ctx context.Context, req *leasev1.GetRequest) (*leasev1.Get
 		}
 		return &leasev1.GetResponse{Lease: lease(&view)}, nil
 	}
-	return at(ctx, s, s.callerOf(ctx), req.GetName(), local,
+	return at(ctx, s, who, req.GetName(), local,
 		func(ctx context.Context, owner leasev1.LeaseServiceClient) (*leasev1.GetResponse, error) {
 			return owner.Get(ctx, req)
 		})

@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -83,7 +84,7 @@ func (s *Server) ownerOf(shard int) map[string]string {
 }
 
 func forwardContext(ctx context.Context, c caller) context.Context {
-	return metadata.AppendToOutgoingContext(ctx, forwardedKey, "1", callerKey, c.address, identityKey, c.identity)
+	return metadata.AppendToOutgoingContext(ctx, forwardedKey, "1", callerKey, c.from(), identityKey, c.identity)
 }
 
 // at makes a call where its name is served: here, or at the owner, and again while the name changes its
@@ -128,8 +129,9 @@ func once[T any](ctx context.Context, s *Server, c caller, name string,
 	local func(context.Context) (T, error), remote func(context.Context, *grpc.ClientConn) (T, error),
 ) (T, error) {
 	var zero T
-	if c.forwarded || s.engine.Serves(name) {
-		return local(ctx)
+	var moved *engine.NotOwnerError
+	if got, err := local(ctx); c.forwarded || !errors.As(err, &moved) {
+		return got, err
 	}
 	shards := s.engine.Shards()
 	if shards == 0 {

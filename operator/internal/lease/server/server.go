@@ -61,13 +61,15 @@ type Server struct {
 	leasev1.UnimplementedLeaseServiceServer
 	leasestatus.UnimplementedLeaseStatusServiceServer
 
-	opts    Options
-	engine  *engine.Engine
-	peers   *peers
-	metrics *metrics
-	grpc    *grpc.Server
-	health  *health.Server
-	started core.Instant
+	opts   Options
+	engine *engine.Engine
+	peers  *peers
+	// elsewhere tells sessions of holds that other replicas serve.
+	elsewhere *elsewhereHolds
+	metrics   *metrics
+	grpc      *grpc.Server
+	health    *health.Server
+	started   core.Instant
 	// stopping is closed when streams shall end.
 	stopping chan struct{}
 	stop     sync.Once
@@ -107,6 +109,7 @@ func New(opts Options) *Server {
 		opts: opts, engine: opts.Engine, metrics: newMetrics(opts.Registry), health: health.NewServer(), started: opts.Clock(),
 		stopping: make(chan struct{}),
 	}
+	s.elsewhere = &elsewhereHolds{server: s, holds: map[holdKey]map[*sessionStream]struct{}{}}
 	serverOptions := append([]grpc.ServerOption{
 		grpc.ChainUnaryInterceptor(rpc.UnaryServerInterceptor(), addressedUnary(opts.Engine), s.authenticateUnary),
 		grpc.ChainStreamInterceptor(rpc.StreamServerInterceptor(), addressedStream(opts.Engine), s.authenticateStream),

@@ -12,6 +12,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/holdfast-io/holdfast/operator/internal/lease/core"
@@ -27,6 +28,9 @@ const (
 	// sessionCalls bounds the releases and attaches of one session under way, and sessionAcquires its acquires that wait.
 	sessionCalls    = 256
 	sessionAcquires = 10_000
+	// batchMessages and batchBytes bound what is sent as one message. gRPC clients take 4 MiB unless told otherwise.
+	batchMessages = 256
+	batchBytes    = 1 << 20
 	// sessionBeats is how many heartbeats may queue up; they are answered one after another.
 	sessionBeats = 16
 	// goAwayGrace is what a client is told it has left on a replica that is stopping. The stream lives at least until the
@@ -42,10 +46,12 @@ type sessionStream struct {
 	caller caller
 	holder string
 	ttl    time.Duration
-	out    *outbox
-	calls  chan struct{} // limits the calls under way
-	beats  chan uint64   // the heartbeats to answer, by their ids
-	wait   sync.WaitGroup
+	// batches says that the client takes them.
+	batches bool
+	out     *outbox
+	calls   chan struct{} // limits the calls under way
+	beats   chan uint64   // the heartbeats to answer, by their ids
+	wait    sync.WaitGroup
 
 	mu      sync.Mutex
 	holds   map[holdKey]*sessionHold
@@ -107,22 +113,57 @@ func (s *Server) Session(stream grpc.BidiStreamingServer[leasev1.SessionRequest,
 	}
 }
 
-// flush answers and sends all there is in the outbox.
+// flush answers and sends all there is in the outbox: together, to a client that takes it so. Answers make messages, so the replies
+// come first.
 func (ss *sessionStream) flush(stream grpc.ServerStreamingServer[leasev1.SessionResponse]) error {
 	for {
 		messages, replies := ss.out.take()
 		if len(messages)+len(replies) == 0 {
 			return nil
 		}
-		for _, message := range messages {
-			if err := stream.Send(message); err != nil {
-				return err
-			}
-		}
 		for _, call := range replies {
 			call.answer()
 		}
+		if len(replies) > 0 && ss.batches {
+			more, late := ss.out.take()
+			messages = append(messages, more...)
+			for _, call := range late {
+				call.answer() // its message comes with the next
+			}
+		}
+		for len(messages) > 0 {
+			n := 1
+			if ss.batches {
+				n = together(messages)
+			}
+			if err := stream.Send(joined(messages[:n])); err != nil {
+				return err
+			}
+			messages = messages[n:]
+		}
 	}
+}
+
+// together says how many of the messages, from the first on, go into one batch.
+func together(messages []*leasev1.SessionResponse) int {
+	bytes := 0
+	for i, m := range messages {
+		if m.GetGot() != nil || m.GetQueued() != nil || m.GetRefused() != nil {
+			bytes += proto.Size(m) // others are small
+		}
+		if i > 0 && (i == batchMessages || bytes > batchBytes) {
+			return i
+		}
+	}
+	return len(messages)
+}
+
+// joined makes one message of several.
+func joined(messages []*leasev1.SessionResponse) *leasev1.SessionResponse {
+	if len(messages) == 1 {
+		return messages[0]
+	}
+	return &leasev1.SessionResponse{Message: &leasev1.SessionResponse_Batch{Batch: &leasev1.SessionResponseBatch{Responses: messages}}}
 }
 
 // finish sends what is left after the client said its last.
@@ -161,10 +202,8 @@ func (ss *sessionStream) end() {
 			call.started.Cancel()
 		}
 	}
-	for _, h := range ss.holds {
-		if h.follower != nil {
-			ss.server.engine.Unfollow(h.follower)
-		}
+	for key, h := range ss.holds {
+		ss.unfollow(key, h)
 	}
 	ss.holds = nil
 }
@@ -178,16 +217,16 @@ func (ss *sessionStream) open(first *leasev1.SessionRequest) error {
 	if err := c.err(); err != nil {
 		return err
 	}
-	ss.holder = open.GetHolder()
+	ss.holder, ss.batches = open.GetHolder(), open.GetBatches()
 	if ss.holder == "" {
 		ss.holder = ss.caller.label()
 	}
 	ss.out.add(&leasev1.SessionResponse{Id: first.GetId(), Message: &leasev1.SessionResponse_Opened{Opened: &leasev1.SessionOpened{
-		HeartbeatInterval: durationpb.New(ss.ttl / 3), Ttl: durationpb.New(ss.ttl),
+		HeartbeatInterval: durationpb.New(ss.ttl / 3), Ttl: durationpb.New(ss.ttl), Batches: true,
 	}}})
 	ss.wait.Go(func() {
 		for _, attach := range open.GetAttach() {
-			ss.call(func() { ss.attachAnew(attach) })
+			ss.call(false, func() { ss.attachAnew(attach) })
 		}
 	})
 	return nil
@@ -200,33 +239,50 @@ func (ss *sessionStream) receive(stream grpc.BidiStreamingServer[leasev1.Session
 		if err != nil {
 			return err
 		}
-		id := req.GetId()
-		switch m := req.GetMessage().(type) {
-		case *leasev1.SessionRequest_Heartbeat:
-			select {
-			case ss.beats <- id:
-			case <-ss.ctx.Done():
-			}
-		case *leasev1.SessionRequest_Acquire:
-			ss.startAcquire(id, m.Acquire)
-		case *leasev1.SessionRequest_Release:
-			ss.startRelease(id, m.Release)
-		case *leasev1.SessionRequest_Cancel:
-			ss.mu.Lock()
-			call := ss.pending[m.Cancel.GetRequest()]
-			ss.mu.Unlock()
-			if call != nil {
-				call.cancel()
-			}
-		case *leasev1.SessionRequest_Attach:
-			ss.call(func() { ss.attach(id, m.Attach) })
-		case *leasev1.SessionRequest_Close:
-			ss.releaseAll()
+		requests := []*leasev1.SessionRequest{req}
+		if batch := req.GetBatch(); batch != nil {
+			requests = batch.GetRequests()
+		}
+		ss.out.cork(true) // the answers to what came together go together
+		closed := slices.ContainsFunc(requests, ss.handle)
+		ss.out.cork(false)
+		if closed {
 			return nil
-		default:
-			ss.refuse(id, &InvalidError{Violations: []Violation{{Field: "message", Problem: "is not set, or is open again"}}})
 		}
 	}
+}
+
+// handle handles one message, and says whether it was the last.
+func (ss *sessionStream) handle(req *leasev1.SessionRequest) (closed bool) {
+	id := req.GetId()
+	switch m := req.GetMessage().(type) {
+	case *leasev1.SessionRequest_Heartbeat:
+		select {
+		case ss.beats <- id:
+		case <-ss.ctx.Done():
+		}
+	case *leasev1.SessionRequest_Acquire:
+		ss.startAcquire(id, m.Acquire)
+	case *leasev1.SessionRequest_Release:
+		ss.startRelease(id, m.Release)
+	case *leasev1.SessionRequest_Get:
+		ss.startGet(id, m.Get)
+	case *leasev1.SessionRequest_Cancel:
+		ss.mu.Lock()
+		call := ss.pending[m.Cancel.GetRequest()]
+		ss.mu.Unlock()
+		if call != nil {
+			call.cancel()
+		}
+	case *leasev1.SessionRequest_Attach:
+		ss.call(true, func() { ss.attach(id, m.Attach) })
+	case *leasev1.SessionRequest_Close:
+		ss.releaseAll()
+		return true
+	default:
+		ss.refuse(id, &InvalidError{Violations: []Violation{{Field: "message", Problem: "is not set, or is open or batch where it must not be"}}})
+	}
+	return false
 }
 
 // answerBeats answers heartbeats, apart from everything that could hold them up.
@@ -242,16 +298,15 @@ func (ss *sessionStream) answerBeats() {
 }
 
 // call runs a function aside. With too many under way it waits, and so stops reading from the client.
-func (ss *sessionStream) call(do func()) {
-	select {
-	case ss.calls <- struct{}{}:
-	case <-ss.ctx.Done():
+func (ss *sessionStream) call(receiving bool, do func()) {
+	if !ss.enter(receiving) {
 		return
 	}
-	ss.wait.Go(func() {
+	go func() {
+		defer ss.wait.Done()
 		defer func() { <-ss.calls }()
 		do()
-	})
+	}()
 }
 
 func (ss *sessionStream) send(id uint64, response *leasev1.SessionResponse) {
@@ -272,7 +327,7 @@ func (ss *sessionStream) tellPlace(ctx context.Context, id uint64, name, request
 	defer ticker.Stop()
 	last := int32(0)
 	for {
-		got, err := ss.server.get(ctx, &leasev1.GetRequest{Name: name, IncludeQueue: true})
+		got, err := ss.server.getFor(ctx, &leasev1.GetRequest{Name: name, IncludeQueue: true}, ss.caller)
 		if ctx.Err() != nil {
 			return
 		}

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"sync"
 	"time"
 
 	"google.golang.org/protobuf/types/known/durationpb"
@@ -14,14 +13,15 @@ import (
 	"github.com/holdfast-io/holdfast/operator/lease/leasev1"
 )
 
-// sessionCall is an acquire or a release of a session that is not answered yet. For a name that is served here it costs no goroutine:
+// sessionCall is an acquire, a release or a read of a session that is not answered yet. For a name that is served here it costs no goroutine:
 // the engine puts its reply into the outbox, and the stream's own goroutine makes the answer of it. Only what is served
 // elsewhere, or changes its owner meanwhile, goes on in a goroutine, as a unary call would.
 type sessionCall struct {
 	session *sessionStream
 	id      uint64
-	acquire *leasev1.AcquireRequest // one of these two
+	acquire *leasev1.AcquireRequest // one of these three
 	release *leasev1.ReleaseRequest
+	get     *leasev1.GetRequest
 	name    string
 	sent    core.Instant
 
@@ -37,11 +37,13 @@ type sessionCall struct {
 }
 
 // Receive implements engine.Receiver.
-func (c *sessionCall) Receive(call *engine.Call, reply core.Reply) {
+func (c *sessionCall) Receive(call *engine.Call, reply core.Reply) func() {
 	c.call, c.reply = call, reply
 	if !c.session.out.reply(c) {
 		go call.GiveBack(reply) // the session is over; this must not wait
+		return nil
 	}
+	return c.session.out.rouse
 }
 
 // startAcquire begins to acquire. The session's pending has the call until it is answered.
@@ -87,14 +89,31 @@ func (ss *sessionStream) startAcquire(id uint64, req *leasev1.AcquireRequest) {
 	ss.mu.Unlock()
 }
 
-// startRelease begins to release. Too many at a time wait here, which stops reading from the client.
-func (ss *sessionStream) startRelease(id uint64, req *leasev1.ReleaseRequest) {
+// enter takes one of the places for releases, reads and attaches, if need be waiting for one, and returns false if the stream ended first.
+// The goroutine that receives lets go meanwhile what it has gathered: the answers in it may be what keeps the places.
+func (ss *sessionStream) enter(receiving bool) bool {
 	select {
 	case ss.calls <- struct{}{}:
-	case <-ss.ctx.Done():
-		return
+	default:
+		if receiving {
+			ss.out.cork(false)
+			defer ss.out.cork(true)
+		}
+		select {
+		case ss.calls <- struct{}{}:
+		case <-ss.ctx.Done():
+			return false
+		}
 	}
 	ss.wait.Add(1)
+	return true
+}
+
+// startRelease begins to release. Too many at a time wait here, which stops reading from the client.
+func (ss *sessionStream) startRelease(id uint64, req *leasev1.ReleaseRequest) {
+	if !ss.enter(true) {
+		return
+	}
 	ss.forget(holdKey{req.GetName(), req.GetToken()})
 	c := &sessionCall{session: ss, id: id, release: req, name: req.GetName()}
 	if err := checkHold(req.GetName(), req.GetToken()); err != nil {
@@ -106,10 +125,35 @@ func (ss *sessionStream) startRelease(id uint64, req *leasev1.ReleaseRequest) {
 	}
 }
 
+// startGet reads, at once if that can be. Too many others at a time wait here, as with releases.
+func (ss *sessionStream) startGet(id uint64, req *leasev1.GetRequest) {
+	var check checker
+	check.name(req.GetName())
+	if err := check.err(); err != nil {
+		ss.refuse(id, err)
+		return
+	}
+	view, ok, err := ss.server.engine.Peek(req.GetName(), req.GetIncludeQueue())
+	if ok {
+		ss.send(id, &leasev1.SessionResponse{Message: &leasev1.SessionResponse_Got{Got: &leasev1.GetResponse{Lease: lease(&view)}}})
+		return
+	}
+	if !ss.enter(true) {
+		return
+	}
+	c := &sessionCall{session: ss, id: id, get: req, name: req.GetName()}
+	if err == nil {
+		_, err = ss.server.engine.StartGet(req.GetName(), req.GetIncludeQueue(), c)
+	}
+	if err != nil {
+		c.failed(err)
+	}
+}
+
 // done takes note that the call has its answer.
 func (c *sessionCall) done() {
 	ss := c.session
-	if c.release != nil {
+	if c.acquire == nil {
 		<-ss.calls
 	} else {
 		ss.mu.Lock()
@@ -151,6 +195,15 @@ func (c *sessionCall) failed(err error) {
 // goElsewhere makes the call as if it were unary.
 func (c *sessionCall) goElsewhere(ctx context.Context) {
 	server := c.session.server
+	if c.get != nil {
+		got, err := server.getFor(ctx, c.get, c.session.caller)
+		if err != nil {
+			c.refuse(err)
+			return
+		}
+		c.got(got)
+		return
+	}
 	if c.release != nil {
 		got, err := server.releaseFor(ctx, c.release, c.session.caller)
 		if err != nil {
@@ -160,9 +213,12 @@ func (c *sessionCall) goElsewhere(ctx context.Context) {
 		c.released(got)
 		return
 	}
-	if timeout := c.acquire.GetWait().GetTimeout(); timeout != nil {
-		left := timeout.AsDuration() - server.opts.Clock().Sub(c.sent)
-		c.acquire.Wait.Timeout = durationpb.New(max(left, time.Millisecond))
+	if wait := c.acquire.GetWait(); wait != nil {
+		waited := server.opts.Clock().Sub(c.sent)
+		if timeout := wait.GetTimeout(); timeout != nil {
+			wait.Timeout = durationpb.New(max(timeout.AsDuration()-waited, time.Millisecond))
+		}
+		wait.Waited = durationpb.New(wait.GetWaited().AsDuration() + waited)
 	}
 	got, err := server.acquireFor(ctx, c.acquire, c.session.caller)
 	if err != nil {
@@ -180,6 +236,12 @@ func (c *sessionCall) answer() {
 		c.granted(acquired(c.name, &result))
 	case core.ReleaseResult:
 		c.released(released(result))
+	case core.LeaseView:
+		if err != nil {
+			c.failed(err)
+			return
+		}
+		c.got(&leasev1.GetResponse{Lease: lease(&result)})
 	default:
 		c.failed(err)
 	}
@@ -215,6 +277,11 @@ func (c *sessionCall) released(got *leasev1.ReleaseResponse) {
 	c.done()
 }
 
+func (c *sessionCall) got(got *leasev1.GetResponse) {
+	c.session.send(c.id, &leasev1.SessionResponse{Message: &leasev1.SessionResponse_Got{Got: got}})
+	c.done()
+}
+
 // cancel gives an acquire up, unless it is answered already.
 func (c *sessionCall) cancel() {
 	ss := c.session
@@ -241,61 +308,4 @@ func (ss *sessionStream) tellPlaces() {
 			go ss.tellPlace(ctx, c.id, c.name, c.acquire.GetRequestId())
 		}
 	}
-}
-
-// outbox holds messages, and replies to make messages of, until they are sent. Adding never waits: what the engine tells
-// must not.
-type outbox struct {
-	mu       sync.Mutex
-	messages []*leasev1.SessionResponse
-	replies  []*sessionCall
-	closed   bool
-	wake     chan struct{}
-}
-
-func newOutbox() *outbox { return &outbox{wake: make(chan struct{}, 1)} }
-
-func (o *outbox) add(m *leasev1.SessionResponse) {
-	o.mu.Lock()
-	o.messages = append(o.messages, m)
-	o.mu.Unlock()
-	o.rouse()
-}
-
-// reply returns false if the outbox is closed.
-func (o *outbox) reply(c *sessionCall) bool {
-	o.mu.Lock()
-	if o.closed {
-		o.mu.Unlock()
-		return false
-	}
-	o.replies = append(o.replies, c)
-	o.mu.Unlock()
-	o.rouse()
-	return true
-}
-
-func (o *outbox) rouse() {
-	select {
-	case o.wake <- struct{}{}:
-	default:
-	}
-}
-
-// take returns what has come, until there is nothing. The replies may make more messages.
-func (o *outbox) take() ([]*leasev1.SessionResponse, []*sessionCall) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	messages, replies := o.messages, o.replies
-	o.messages, o.replies = nil, nil
-	return messages, replies
-}
-
-// close takes no more replies, and returns those that have not been taken.
-func (o *outbox) close() []*sessionCall {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	replies := o.replies
-	o.replies, o.closed = nil, true
-	return replies
 }

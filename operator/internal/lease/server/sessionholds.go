@@ -2,9 +2,9 @@ package server
 
 import (
 	"context"
+	"errors"
 	"time"
 
-	"golang.org/x/sync/errgroup"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/types/known/durationpb"
@@ -13,9 +13,6 @@ import (
 	"github.com/holdfast-io/holdfast/operator/internal/lease/engine"
 	"github.com/holdfast-io/holdfast/operator/lease/leasev1"
 )
-
-// heartbeatParallel is how many holds of other replicas a heartbeat renews at a time.
-const heartbeatParallel = 32
 
 // keep takes a hold into the session and says so, in one step: no heartbeat that the client sends once it has heard of the
 // hold may leave it out, and no loss may be told before.
@@ -29,12 +26,15 @@ func (ss *sessionStream) keep(key holdKey, ttl time.Duration, until core.Instant
 		}
 		return
 	}
+	ss.unfollow(key, ss.holds[key]) // one that was granted or attached once more
 	ss.holds[key] = &sessionHold{ttl: ttl, until: until, follower: follower}
+	if follower == nil {
+		ss.server.elsewhere.add(key, ss)
+	}
 	ss.out.add(message)
 }
 
-// follow hears what happens to a hold if its name is served here. What another replica serves is only looked at
-// with each heartbeat.
+// follow hears what happens to a hold if its name is served here; see elsewhereHolds for the others.
 func (ss *sessionStream) follow(key holdKey) *engine.Follower {
 	follower, err := ss.server.engine.Follow(key.name, key.token, func(n engine.Notice) {
 		switch {
@@ -42,13 +42,9 @@ func (ss *sessionStream) follow(key holdKey) *engine.Follower {
 			// The engine holds a lock, and so may we in keep; this must not wait for either.
 			go ss.moved(key)
 		case n.Ended != 0:
-			go ss.ended(key, n)
+			go ss.ended(key, n.Ended, n.Revocation)
 		case n.Revocation != nil:
-			r := &leasev1.Revocation{Reason: n.Revocation.Reason, RequestedBy: n.Revocation.RequestedBy, Force: n.Revocation.Force}
-			if n.Revocation.Period > 0 {
-				r.DeadlineIn = durationpb.New(n.Revocation.Period)
-			}
-			go ss.askBack(key, r)
+			go ss.askBack(key, asked(n.Revocation))
 		}
 	})
 	if err != nil {
@@ -62,15 +58,16 @@ func (ss *sessionStream) moved(key holdKey) {
 	defer ss.mu.Unlock()
 	if h := ss.holds[key]; h != nil {
 		h.follower = nil
+		ss.server.elsewhere.add(key, ss)
 	}
 }
 
-func (ss *sessionStream) ended(key holdKey, n engine.Notice) {
+func (ss *sessionStream) ended(key holdKey, why core.EndReason, revocation *core.Revocation) {
 	message := ""
-	if n.Ended == core.Revoked && n.Revocation != nil {
-		message = n.Revocation.Reason
+	if why == core.Revoked && revocation != nil {
+		message = revocation.Reason
 	}
-	ss.lose(key, leasev1.EndReason(n.Ended), message)
+	ss.lose(key, leasev1.EndReason(why), message)
 }
 
 // lose takes a hold that is over out of the session and says so, in one step: no heartbeat may be answered in between as if the
@@ -83,8 +80,17 @@ func (ss *sessionStream) lose(key holdKey, reason leasev1.EndReason, message str
 		ss.lost(key, reason, message)
 	}
 	ss.mu.Unlock()
-	if h != nil && h.follower != nil {
+	ss.unfollow(key, h)
+}
+
+// unfollow ends what follow and elsewhereHolds do for a hold that was taken out of the session; nil: there was none.
+func (ss *sessionStream) unfollow(key holdKey, h *sessionHold) {
+	switch {
+	case h == nil:
+	case h.follower != nil:
 		ss.server.engine.Unfollow(h.follower)
+	default:
+		ss.server.elsewhere.remove(key, ss)
 	}
 }
 
@@ -110,9 +116,7 @@ func (ss *sessionStream) forget(key holdKey) {
 	h := ss.holds[key]
 	delete(ss.holds, key)
 	ss.mu.Unlock()
-	if h != nil && h.follower != nil {
-		ss.server.engine.Unfollow(h.follower)
-	}
+	ss.unfollow(key, h)
 }
 
 // heartbeat renews all holds: those served here by themselves, the others at their owners.
@@ -127,8 +131,7 @@ func (ss *sessionStream) heartbeat(id uint64) {
 	ss.mu.Unlock()
 	ctx, cancel := context.WithTimeout(ss.ctx, max(interval, time.Second))
 	defer cancel()
-	var group errgroup.Group
-	group.SetLimit(heartbeatParallel)
+	var elsewhere []*leasev1.KeepAliveRequest
 	for _, key := range keys {
 		sent := ss.server.opts.Clock()
 		kept, err := ss.server.engine.KeepAlive(key.name, key.token)
@@ -136,12 +139,20 @@ func (ss *sessionStream) heartbeat(id uint64) {
 			ss.renewed(key, sent.Add(kept.Hold.ExpiresIn), revocation(&kept.Hold), true)
 			continue
 		}
-		group.Go(func() error {
-			ss.renewElsewhere(ctx, key)
-			return nil
-		})
+		elsewhere = append(elsewhere, &leasev1.KeepAliveRequest{Name: key.name, Token: key.token})
 	}
-	_ = group.Wait() // the functions return no errors
+	sent := ss.server.opts.Clock()
+	ss.server.keepAll(ctx, ss.caller, elsewhere, func(i int, kept *leasev1.KeepAliveResponse, err error) {
+		key := holdKey{elsewhere[i].GetName(), elsewhere[i].GetToken()}
+		var over *core.NotHeldError
+		switch {
+		case err == nil:
+			ss.renewed(key, sent.Add(kept.GetExpiresIn().AsDuration()), kept.GetRevocation(), ss.server.engine.Serves(key.name))
+		case errors.As(err, &over), status.Code(err) == codes.NotFound:
+			ss.lose(key, leasev1.EndReason_END_REASON_UNSPECIFIED, "")
+		}
+		// After any other error the hold is as old as it was, which the answer to the heartbeat shows.
+	})
 	ss.acknowledge(id, interval)
 }
 
@@ -152,18 +163,6 @@ func (ss *sessionStream) acknowledge(id uint64, interval time.Duration) {
 	ss.send(id, &leasev1.SessionResponse{Message: &leasev1.SessionResponse_HeartbeatAck{HeartbeatAck: &leasev1.SessionHeartbeatAck{
 		ExpiresIn: durationpb.New(ss.certain()), HeartbeatInterval: durationpb.New(interval),
 	}}})
-}
-
-func (ss *sessionStream) renewElsewhere(ctx context.Context, key holdKey) {
-	sent := ss.server.opts.Clock()
-	kept, err := ss.server.KeepAlive(ctx, &leasev1.KeepAliveRequest{Name: key.name, Token: key.token})
-	switch {
-	case err == nil:
-		ss.renewed(key, sent.Add(kept.GetExpiresIn().AsDuration()), kept.GetRevocation(), ss.server.engine.Serves(key.name))
-	case status.Code(err) == codes.NotFound:
-		ss.lose(key, leasev1.EndReason_END_REASON_UNSPECIFIED, "")
-	}
-	// After any other error the hold is as old as it was, which the answer to the heartbeat shows.
 }
 
 func (ss *sessionStream) renewed(key holdKey, until core.Instant, asked *leasev1.Revocation, here bool) {
@@ -178,8 +177,9 @@ func (ss *sessionStream) renewed(key holdKey, until core.Instant, asked *leasev1
 	if follow {
 		follower := ss.follow(key)
 		ss.mu.Lock()
-		if h := ss.holds[key]; h != nil && h.follower == nil {
+		if h := ss.holds[key]; h != nil && h.follower == nil && follower != nil {
 			h.follower, follower = follower, nil
+			ss.server.elsewhere.remove(key, ss)
 		}
 		ss.mu.Unlock()
 		if follower != nil {

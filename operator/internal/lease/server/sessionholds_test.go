@@ -8,17 +8,17 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/holdfast-io/holdfast/operator/internal/lease/core"
-	"github.com/holdfast-io/holdfast/operator/internal/lease/engine"
 )
 
 // A client takes the answer to a heartbeat for a renewal of all holds that it has not been told to be lost. So nobody may find
 // the session without a hold, and answer a heartbeat, before that is told.
 func TestALossIsToldBeforeAHeartbeatLeavesItOut(t *testing.T) {
 	key := holdKey{"n", 1}
-	ss := &sessionStream{out: newOutbox(), holds: map[holdKey]*sessionHold{key: {}}}
+	server := &Server{elsewhere: &elsewhereHolds{}}
+	ss := &sessionStream{server: server, out: newOutbox(), holds: map[holdKey]*sessionHold{key: {}}}
 	ss.out.mu.Lock() // nothing can be told
 	var wg sync.WaitGroup
-	wg.Go(func() { ss.ended(key, engine.Notice{Notice: core.Notice{Ended: core.Expired}}) })
+	wg.Go(func() { ss.ended(key, core.Expired, nil) })
 	require.Never(t, func() bool {
 		if !ss.mu.TryLock() {
 			return false // it waits until it can tell

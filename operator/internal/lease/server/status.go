@@ -48,7 +48,7 @@ func (s *Server) WatchStatus(_ *leasestatus.WatchStatusRequest, stream grpc.Serv
 }
 
 func roleChanged(a, b *leasestatus.GetStatusResponse) bool {
-	return a.GetIsLeader() != b.GetIsLeader() || a.GetLeader() != b.GetLeader() || a.GetReady() != b.GetReady() ||
+	return a.GetIsLeader() != b.GetIsLeader() || a.GetLeader() != b.GetLeader() || a.GetLeaderTerm() != b.GetLeaderTerm() || a.GetReady() != b.GetReady() ||
 		a.GetDraining() != b.GetDraining()
 }
 
@@ -94,7 +94,7 @@ func (s *Server) status() *leasestatus.GetStatusResponse {
 	for _, m := range cluster.Members {
 		leads := m.Session == cluster.Leader.Session
 		if leads {
-			out.Leader = m.Name
+			out.Leader, out.LeaderTerm = m.Name, cluster.Leader.Revision
 		}
 		out.Replicas = append(out.Replicas, &leasestatus.ReplicaStatus{
 			Name: m.Name, Address: m.Address, Shards: owned[m.Name], Draining: m.Draining, Leader: leads,

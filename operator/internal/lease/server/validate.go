@@ -106,6 +106,7 @@ func (s *Server) acquireRequest(req *leasev1.AcquireRequest, who caller) (core.A
 	c.mode(&out)
 	out.TTL = c.ttl(req.GetTtl(), s.opts.TTLs)
 	out.WaitFor = c.duration("wait.timeout", req.GetWait().GetTimeout())
+	out.Waited = c.duration("wait.waited", req.GetWait().GetWaited())
 	c.atMost("holder", len(req.GetHolder()), maxHolder)
 	c.atMost("request_id", len(req.GetRequestId()), maxRequestID)
 	c.atMost("value", len(req.GetValue()), maxValue)

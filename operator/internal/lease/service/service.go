@@ -75,8 +75,10 @@ type Options struct {
 	// DrainTimeout bounds an orderly stop.
 	DrainTimeout time.Duration
 	Shards       int
-	Limits       engine.Limits
-	Version      string
+	// JournalChanges is how much a replica writes to its journal before it settles it; see package store.
+	JournalChanges int
+	Limits         engine.Limits
+	Version        string
 	// Log receives JSON.
 	Log      io.Writer
 	LogLevel slog.Level
@@ -98,6 +100,7 @@ func (o *Options) Validate() error {
 	require(o.SessionTTL >= minSessionTTL, "--session-ttl is %s; at least %s is needed", o.SessionTTL, minSessionTTL)
 	require(o.DrainTimeout > 0, "--drain-timeout is %s; it must be positive", o.DrainTimeout)
 	require(o.Shards >= 1 && o.Shards <= store.MaxShards, "--shards is %d; 1 to %d are allowed", o.Shards, store.MaxShards)
+	require(o.JournalChanges >= 1, "--journal-changes is %d; it must be positive", o.JournalChanges)
 	require(len(o.EtcdEndpoints) > 0 || o.DataDir != "", "--data-dir is empty; the embedded etcd needs one (or name --etcd-endpoints)")
 	require(o.TLS.CA == "" || o.TLS.Cert != "", "--tls-client-ca needs --tls-cert and --tls-key")
 	require(o.EtcdUser == "" || o.EtcdUserFile == "", "--etcd-user and --etcd-user-file exclude each other")
@@ -155,6 +158,7 @@ func Run(ctx context.Context, opts Options) error {
 	if err != nil {
 		return err
 	}
+	etcd.JournalChanges = opts.JournalChanges
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	eng := engine.New(engine.Options{

@@ -1,6 +1,9 @@
 package store
 
 import (
+	"cmp"
+	"encoding/binary"
+	"encoding/hex"
 	"fmt"
 	"strconv"
 	"strings"
@@ -26,9 +29,16 @@ func (k keys) members() string    { return k.prefix + "cluster/members/" }
 func (k keys) claims() string     { return k.prefix + "cluster/claims/" }
 func (k keys) leases() string     { return k.prefix + "leases/" }
 
-func (k keys) member(id SessionID) string { return fmt.Sprintf("%s%016x", k.members(), uint64(id)) }
-func (k keys) commit(id SessionID) string {
-	return fmt.Sprintf("%scommits/%016x", k.prefix, uint64(id))
+func (k keys) journals() string { return k.prefix + "journal/" }
+func (k keys) shards() string   { return k.prefix + "shards/" }
+func (k keys) commits() string  { return k.prefix + "commits/" }
+
+func (k keys) member(id SessionID) string  { return k.members() + hex16(uint64(id)) }
+func (k keys) commit(id SessionID) string  { return k.commits() + hex16(uint64(id)) }
+func (k keys) state(shard int) string      { return k.shards() + hex4(shard) }
+func (k keys) journal(id SessionID) string { return k.journals() + hex16(uint64(id)) + "/" }
+func (k keys) batch(id SessionID, sequence uint64) string {
+	return k.journal(id) + hex16(sequence)
 }
 func (k keys) claim(shard int) string { return k.claims() + hex4(shard) }
 func (k keys) shard(shard int) string { return k.leases() + hex4(shard) + "/" }
@@ -44,6 +54,19 @@ func (k keys) hold(shard int, name string, slot int32) string {
 func hex4(shard int) string {
 	const digits = "0123456789abcdef"
 	return string([]byte{digits[shard>>12&15], digits[shard>>8&15], digits[shard>>4&15], digits[shard&15]})
+}
+
+// hex16 is a number in a form that sorts, of sixteen digits.
+func hex16(n uint64) string { return hex.EncodeToString(binary.BigEndian.AppendUint64(nil, n)) }
+
+// parseJournal returns whose journal a key is in.
+func (k keys) parseJournal(key []byte) (SessionID, error) {
+	session, _, _ := strings.Cut(strings.TrimPrefix(string(key), k.journals()), "/")
+	id, err := hex.DecodeString(session)
+	if err != nil || len(id) != 8 {
+		return 0, fmt.Errorf("journal key %q names no session", key)
+	}
+	return SessionID(binary.BigEndian.Uint64(id)), nil
 }
 
 // parseHold is the inverse of hold; the shard is not looked at.
@@ -67,7 +90,8 @@ func (k keys) parseHold(key []byte) (name string, slot int32, err error) {
 	return name, int32(n), nil
 }
 
-func encodeHold(h *core.Hold) ([]byte, error) {
+// holdRecord is a hold as it is written.
+func holdRecord(h *core.Hold) *storepb.Hold {
 	record := &storepb.Hold{
 		Token: h.Token, Holder: h.Holder, Identity: h.Identity, RequestId: h.RequestID, Mode: int32(h.Mode),
 		Permits: h.PermitsHeld, PermitsTotal: h.PermitsTotal, TtlNanos: int64(h.TTL),
@@ -78,20 +102,22 @@ func encodeHold(h *core.Hold) ([]byte, error) {
 			Reason: r.Reason, RequestedBy: r.RequestedBy, PeriodNanos: int64(r.Period), Force: r.Force,
 		}
 	}
-	data, err := proto.Marshal(record)
-	if err != nil {
-		return nil, fmt.Errorf("encode a hold: %w", err)
-	}
-	return data, nil
+	return record
 }
 
-// decodeHold reads a hold that was last written at a revision. It refuses what no version has ever
-// written, so that a damaged record is noticed and not served.
-func decodeHold(data []byte, slot int32, revision int64) (core.Hold, error) {
+// decodeHold reads the value of a lease key that was last written at a revision.
+func decodeHold(data []byte, slot int32, revision int64) (core.Hold, int64, error) {
 	var record storepb.Hold
 	if err := proto.Unmarshal(data, &record); err != nil {
-		return core.Hold{}, fmt.Errorf("decode a hold: %w", err)
+		return core.Hold{}, 0, fmt.Errorf("decode a hold: %w", err)
 	}
+	hold, err := coreHold(&record, slot, revision)
+	return hold, cmp.Or(record.GetRevision(), revision), err
+}
+
+// coreHold reads a hold that was written at a revision. It refuses what no version has ever written, so that a damaged record is
+// noticed and not served.
+func coreHold(record *storepb.Hold, slot int32, revision int64) (core.Hold, error) {
 	mode := core.Mode(record.GetMode())
 	if record.GetMode() < int32(core.Exclusive) || record.GetMode() > int32(core.Permits) {
 		return core.Hold{}, fmt.Errorf("decode a hold: mode %d; 1 to 3 are allowed", record.GetMode())
@@ -124,13 +150,21 @@ func decodeHold(data []byte, slot int32, revision int64) (core.Hold, error) {
 func sizeOf(op *core.Op) int {
 	size := 0
 	for _, w := range op.Writes {
-		size += 2*len(op.Name) + 128
+		size += len(op.Name) + 32
 		if w.Hold != nil {
-			size += len(w.Hold.Value) + len(w.Hold.Holder) + len(w.Hold.RequestID)
-			for k, v := range w.Hold.Metadata {
-				size += len(k) + len(v) + 8
-			}
+			size += sizeOfCoreHold(w.Hold)
 		}
+	}
+	for i := range op.Ends {
+		size += sizeOfCoreHold(&op.Ends[i].Hold)
+	}
+	return size
+}
+
+func sizeOfCoreHold(h *core.Hold) int {
+	size := 64 + len(h.Value) + len(h.Holder) + len(h.Identity) + len(h.RequestID)
+	for k, v := range h.Metadata {
+		size += len(k) + len(v) + 8
 	}
 	return size
 }

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"google.golang.org/protobuf/proto"
 	"pgregory.net/rapid"
 
 	"github.com/holdfast-io/holdfast/operator/internal/lease/core"
@@ -21,29 +22,30 @@ func TestHoldsRoundTrip(t *testing.T) {
 			AcquiredAt: time.UnixMilli(rapid.Int64Range(0, 1<<45).Draw(t, "at")),
 			Revocation: &core.Revocation{Reason: text.Draw(t, "reason"), RequestedBy: "x", Period: time.Second, Force: true},
 		}
-		data, err := encodeHold(&h)
+		data, err := proto.Marshal(holdRecord(&h))
 		require.NoError(t, err)
-		got, err := decodeHold(data, h.Slot, 7)
+		got, revision, err := decodeHold(data, h.Slot, 7)
 		require.NoError(t, err)
 		require.Equal(t, h, got)
+		require.Equal(t, int64(7), revision)
 	})
 }
 
 func FuzzDecodeHold(f *testing.F) {
-	data, err := encodeHold(&core.Hold{Holder: "h", Mode: core.Exclusive, TTL: time.Second})
+	data, err := proto.Marshal(holdRecord(&core.Hold{Holder: "h", Mode: core.Exclusive, TTL: time.Second}))
 	require.NoError(f, err)
 	f.Add(data)
 	f.Fuzz(func(t *testing.T, data []byte) {
-		h, err := decodeHold(data, 0, 7)
+		h, _, err := decodeHold(data, 0, 7)
 		if err != nil {
 			return
 		}
 		require.Positive(t, h.Token)
 		require.Positive(t, h.TTL)
 		require.LessOrEqual(t, h.PermitsHeld, h.PermitsTotal)
-		again, err := encodeHold(&h)
+		again, err := proto.Marshal(holdRecord(&h))
 		require.NoError(t, err)
-		_, err = decodeHold(again, 0, 7)
+		_, _, err = decodeHold(again, 0, 7)
 		require.NoError(t, err)
 	})
 }

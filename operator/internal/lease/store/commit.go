@@ -9,21 +9,48 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"google.golang.org/protobuf/proto"
 
-	"github.com/holdfast-io/holdfast/operator/internal/lease/core"
 	"github.com/holdfast-io/holdfast/operator/internal/lease/store/storepb"
 )
 
+// Cursor is a session's place in its sequence of batches, and what is in its journal. Join makes it; Commit moves it. It belongs to
+// one goroutine.
+type Cursor struct {
+	session  SessionID
+	sequence uint64 // of the last batch
+	// guard is the modification revision of the commit key. A batch that settles rewrites it, and so makes all copies of
+	// transactions before it fail, wherever they are held up: the journal keys that would tell that they were applied may be gone.
+	guard   int64
+	journal journal
+	// pending is the batch whose outcome is not known.
+	pending *pendingBatch
+}
+
+// Overdue says that the journal has grown so much that batches with no ops should be committed until it has not.
+func (c *Cursor) Overdue() bool { return c.journal.over(journalOverdue) }
+
+type pendingBatch struct {
+	record     *storepb.Batch
+	settlement *settlement
+	bytes      int
+	compares   []clientv3.Cmp
+	writes     []clientv3.Op
+	reads      []clientv3.Op
+}
+
 // Commit implements Store.
 func (e *Etcd) Commit(ctx context.Context, cursor *Cursor, ops []BatchOp) (int64, error) {
-	txn, err := e.batch(cursor, ops)
-	if err != nil {
-		return 0, err
+	if cursor.pending == nil {
+		pending, err := e.batch(cursor, ops)
+		if err != nil {
+			return 0, err
+		}
+		cursor.pending = pending
 	}
-	resp, err := e.try(ctx, txn)
+	resp, err := e.try(ctx, cursor.pending)
 	switch {
 	case err == nil && resp.Succeeded:
 		e.identity.saw(resp.Header.GetRevision())
-		return cursor.advance(resp.Header.GetRevision()), nil
+		return cursor.advance(resp.Header.GetRevision(), ops), nil
 	case err == nil:
 		return e.refused(cursor, ops, resp)
 	case permanent(err):
@@ -38,97 +65,86 @@ func permanent(err error) bool {
 		errors.Is(err, rpctypes.ErrRequestTooLarge) || errors.Is(err, rpctypes.ErrPermissionDenied)
 }
 
-func (c *Cursor) advance(revision int64) int64 {
-	c.revision = revision
+// advance takes note that the pending batch was committed at a revision.
+func (c *Cursor) advance(revision int64, ops []BatchOp) int64 {
 	c.sequence++
+	if c.pending.settlement != nil {
+		c.guard = revision
+		c.journal.forget(c.pending.settlement)
+	}
+	c.journal.add(c.sequence, revision, ops, c.pending.record, c.pending.bytes)
+	c.pending = nil
 	return revision
 }
 
-type batchTxn struct {
-	compares []clientv3.Cmp
-	writes   []clientv3.Op
-	reads    []clientv3.Op
-}
-
-func (e *Etcd) try(ctx context.Context, txn *batchTxn) (*clientv3.TxnResponse, error) {
+func (e *Etcd) try(ctx context.Context, txn *pendingBatch) (*clientv3.TxnResponse, error) {
 	ctx, cancel := context.WithTimeout(ctx, e.attempt)
 	defer cancel()
 	return e.client.Txn(ctx).If(txn.compares...).Then(txn.writes...).Else(txn.reads...).Commit()
 }
 
-func (e *Etcd) batch(cursor *Cursor, ops []BatchOp) (*batchTxn, error) {
-	commitKey := e.keys.commit(cursor.session)
-	txn := &batchTxn{
-		compares: []clientv3.Cmp{clientv3.Compare(clientv3.ModRevision(commitKey), "=", cursor.revision)},
-		// All claims in one read: one for each shard would be as much for etcd to take in as the writes.
-		reads:  []clientv3.Op{clientv3.OpGet(commitKey), clientv3.OpGet(e.keys.claims(), clientv3.WithPrefix(), clientv3.WithKeysOnly())},
-		writes: make([]clientv3.Op, 1, len(ops)+1),
+// batch makes the transaction of a batch: one more key in the session's journal, and what is due of the journal to lease keys.
+func (e *Etcd) batch(cursor *Cursor, ops []BatchOp) (*pendingBatch, error) {
+	commitKey, key := e.keys.commit(cursor.session), e.keys.batch(cursor.session, cursor.sequence+1)
+	b := &pendingBatch{
+		compares: []clientv3.Cmp{
+			// The session lives, and no claim of it has passed to another one; and no copy of this batch has been applied.
+			clientv3.Compare(clientv3.ModRevision(commitKey), "=", cursor.guard),
+			clientv3.Compare(clientv3.CreateRevision(key), "=", 0),
+		},
+		reads:  []clientv3.Op{clientv3.OpGet(commitKey, clientv3.WithKeysOnly()), clientv3.OpGet(key, clientv3.WithKeysOnly())},
+		record: record(ops),
 	}
-	record := &storepb.Commit{Sequence: cursor.sequence + 1}
-	seen := map[int]bool{}
-	for i := range ops {
-		op := &ops[i]
-		if !seen[op.Shard] {
-			seen[op.Shard] = true
-			key := e.keys.claim(op.Shard)
-			txn.compares = append(txn.compares, clientv3.Compare(clientv3.CreateRevision(key), "=", op.Claim.Revision))
-		}
-		for _, w := range op.Op.Writes {
-			key := e.keys.hold(op.Shard, op.Op.Name, w.Slot)
-			if w.Hold == nil {
-				txn.writes = append(txn.writes, clientv3.OpDelete(key))
-				continue
-			}
-			data, err := encodeHold(w.Hold)
-			if err != nil {
-				return nil, err
-			}
-			txn.writes = append(txn.writes, clientv3.OpPut(key, string(data)))
-		}
-		for _, end := range op.Op.Ends {
-			if end.Reason != core.Released {
-				record.Ends = append(record.Ends, &storepb.End{Name: op.Op.Name, Slot: end.Slot, Reason: int32(end.Reason)})
-			}
-		}
-	}
-	data, err := proto.Marshal(record)
+	data, err := proto.Marshal(b.record)
 	if err != nil {
-		return nil, fmt.Errorf("encode a commit: %w", err)
+		return nil, fmt.Errorf("encode a batch: %w", err)
 	}
-	txn.writes[0] = clientv3.OpPut(commitKey, string(data), clientv3.WithLease(clientv3.LeaseID(cursor.session)))
-	return txn, nil
+	b.bytes = len(data)
+	b.writes = []clientv3.Op{clientv3.OpPut(key, string(data))}
+	if b.settlement = cursor.journal.next(); b.settlement == nil {
+		return b, nil
+	}
+	writes, err := e.leaseOps(b.settlement.writes)
+	if err != nil {
+		return nil, err
+	}
+	b.writes = append(b.writes, writes...)
+	b.writes = append(b.writes, clientv3.OpPut(commitKey, "", clientv3.WithLease(clientv3.LeaseID(cursor.session))))
+	if b.settlement.through > 0 {
+		b.writes = append(b.writes, clientv3.OpDelete(e.keys.journal(cursor.session),
+			clientv3.WithRange(e.keys.batch(cursor.session, b.settlement.through+1))))
+	}
+	return b, nil
 }
 
-// refused finds out why a batch's comparison failed: because an earlier try of the same batch went
-// through, because the session is over, or because claims are lost.
+// leaseOps are writes as etcd has them.
+func (e *Etcd) leaseOps(writes []leaseWrite) ([]clientv3.Op, error) {
+	ops := make([]clientv3.Op, len(writes))
+	for i, w := range writes {
+		key := e.keys.hold(w.shard, w.place.name, w.place.slot)
+		if w.hold == nil {
+			ops[i] = clientv3.OpDelete(key)
+			continue
+		}
+		data, err := proto.Marshal(w.hold)
+		if err != nil {
+			return nil, fmt.Errorf("encode a hold: %w", err)
+		}
+		ops[i] = clientv3.OpPut(key, string(data))
+	}
+	return ops, nil
+}
+
+// refused finds out why a batch's comparison failed: because an earlier copy of it went through, or because the session may not
+// write any more.
 func (e *Etcd) refused(cursor *Cursor, ops []BatchOp, resp *clientv3.TxnResponse) (int64, error) {
+	if kvs := resp.Responses[1].GetResponseRange().GetKvs(); len(kvs) > 0 {
+		return cursor.advance(kvs[0].GetModRevision(), ops), nil
+	}
+	cursor.pending = nil // it never will be applied
 	kvs := resp.Responses[0].GetResponseRange().GetKvs()
 	if len(kvs) == 0 {
 		return 0, ErrSessionLost
 	}
-	if kvs[0].GetModRevision() != cursor.revision {
-		var record storepb.Commit
-		if err := proto.Unmarshal(kvs[0].GetValue(), &record); err != nil {
-			return 0, fmt.Errorf("decode %q: %w", kvs[0].GetKey(), err)
-		}
-		if record.GetSequence() != cursor.sequence+1 {
-			return 0, fmt.Errorf("the commit key is at batch %d, after %d was expected: %w",
-				record.GetSequence(), cursor.sequence, ErrSessionLost)
-		}
-		return cursor.advance(kvs[0].GetModRevision()), nil
-	}
-	held := map[string]int64{}
-	for _, kv := range resp.Responses[1].GetResponseRange().GetKvs() {
-		held[string(kv.GetKey())] = kv.GetCreateRevision()
-	}
-	lost := map[int]bool{}
-	err := &ClaimsLostError{}
-	for i := range ops {
-		shard := ops[i].Shard
-		if held[e.keys.claim(shard)] != ops[i].Claim.Revision && !lost[shard] {
-			lost[shard] = true
-			err.Shards = append(err.Shards, shard)
-		}
-	}
-	return 0, err
+	return 0, fmt.Errorf("the commit key is at revision %d, and %d was expected: %w", kvs[0].GetModRevision(), cursor.guard, ErrSessionLost)
 }

@@ -12,7 +12,6 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"google.golang.org/protobuf/proto"
 
-	"github.com/holdfast-io/holdfast/operator/internal/lease/core"
 	"github.com/holdfast-io/holdfast/operator/internal/lease/store/storepb"
 )
 
@@ -21,12 +20,17 @@ const loadPage = 5000
 
 // Etcd is the Store in etcd. It is safe for concurrent use.
 type Etcd struct {
+	// JournalChanges is how many changes the journal of a session may have before it is settled. It is set before anything else is done.
+	JournalChanges int
+
 	client *clientv3.Client
 	keys   keys
 	// attempt bounds one try of a commit. A proposal on its way to a leader of etcd that dies is lost, and nobody says so: what
 	// ends the wait then is trying again, which is safe, since at most one try applies.
 	attempt  time.Duration
 	identity identity
+	journals journals
+	feed     feed
 }
 
 var _ Store = (*Etcd)(nil)
@@ -37,7 +41,7 @@ func NewEtcd(client *clientv3.Client, prefix string) (*Etcd, error) {
 	if !strings.HasSuffix(prefix, "/") {
 		return nil, fmt.Errorf("etcd prefix %q does not end in '/'", prefix)
 	}
-	return &Etcd{client: client, keys: keys{prefix: prefix}, attempt: 2 * time.Second}, nil
+	return &Etcd{client: client, keys: keys{prefix: prefix}, attempt: 2 * time.Second, JournalChanges: MaxJournal}, nil
 }
 
 // Shards implements Store.
@@ -130,7 +134,7 @@ func (e *Etcd) Join(ctx context.Context, m Member, first bool) (*Cursor, error) 
 	if !first {
 		return nil, nil
 	}
-	return &Cursor{session: m.Session, revision: resp.Header.GetRevision()}, nil
+	return &Cursor{session: m.Session, guard: resp.Header.GetRevision(), journal: journal{most: e.JournalChanges}}, nil
 }
 
 // claim creates a key that is bound to a session, unless it is there.
@@ -173,16 +177,6 @@ func (e *Etcd) Resign(ctx context.Context, leader Claim) error {
 	return e.unclaim(ctx, e.keys.leader(), leader)
 }
 
-// Claim implements Store.
-func (e *Etcd) Claim(ctx context.Context, id SessionID, shard int) (Claim, bool, error) {
-	return e.claim(ctx, id, e.keys.claim(shard))
-}
-
-// Unclaim implements Store.
-func (e *Etcd) Unclaim(ctx context.Context, shard int, claim Claim) error {
-	return e.unclaim(ctx, e.keys.claim(shard), claim)
-}
-
 // Assign implements Store.
 func (e *Etcd) Assign(ctx context.Context, leader Claim, owners []SessionID) (bool, error) {
 	assignment := &storepb.Assignment{Owners: make([]int64, len(owners))}
@@ -200,31 +194,4 @@ func (e *Etcd) Assign(ctx context.Context, leader Claim, owners []SessionID) (bo
 		return false, fmt.Errorf("assign shards: %w", err)
 	}
 	return resp.Succeeded, nil
-}
-
-// Load implements Store.
-func (e *Etcd) Load(ctx context.Context, shard int) ([]core.Record, error) {
-	prefix := e.keys.shard(shard)
-	var records []core.Record
-	for from, end := prefix, clientv3.GetPrefixRangeEnd(prefix); ; {
-		resp, err := e.client.Get(ctx, from, clientv3.WithRange(end), clientv3.WithLimit(loadPage))
-		if err != nil {
-			return nil, fmt.Errorf("load shard %d: %w", shard, err)
-		}
-		for _, kv := range resp.Kvs {
-			name, slot, err := e.keys.parseHold(kv.GetKey())
-			if err != nil {
-				return nil, fmt.Errorf("load shard %d: %w", shard, err)
-			}
-			hold, err := decodeHold(kv.GetValue(), slot, kv.GetModRevision())
-			if err != nil {
-				return nil, fmt.Errorf("load %q: %w", kv.GetKey(), err)
-			}
-			records = append(records, core.Record{Name: name, Hold: hold, Revision: kv.GetModRevision()})
-		}
-		if !resp.More {
-			return records, nil
-		}
-		from = string(resp.Kvs[len(resp.Kvs)-1].GetKey()) + "\x00"
-	}
 }

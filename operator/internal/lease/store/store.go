@@ -2,51 +2,49 @@
 //
 // Layout under a prefix that ends in '/':
 //
-//	meta                        the number of shards, fixed at first use
-//	id                          a random id of this store, by which an emptied one is told from it
-//	cluster/members/<session>   a live replica            } bound to the replica's etcd lease,
-//	cluster/claims/<shard>      which replica owns a shard } its session
-//	cluster/leader              which replica assigns shards
-//	commits/<session>           rewritten by every batch a replica commits
-//	cluster/assignment          which replica shall own each shard
-//	leases/<shard>/<name>#<slot> one hold
+//	meta                          the number of shards, fixed at first use
+//	id                            a random id of this store, by which an emptied one is told from it
+//	cluster/members/<session>     a live replica            } bound to the replica's etcd lease,
+//	cluster/claims/<shard>        which replica owns a shard } its session
+//	cluster/leader                which replica assigns shards
+//	commits/<session>             while it is there, and as the replica left it, the replica may write
+//	cluster/assignment            which replica shall own each shard
+//	shards/<shard>                who owned a shard last, and how much of the journals is settled
+//	journal/<session>/<sequence>  what one batch of a replica changed
+//	leases/<shard>/<name>#<slot>  one hold
 //
-// Lease keys never hang on an etcd lease: a replica that dies would free every lock it serves.
+// A batch is one new key in the journal of the replica's session, whatever it changes. What still is so when the journal has grown
+// is settled: written to lease keys. So the holds are what the lease keys say, changed by what the journals say in the order of
+// their revisions, beginning for each shard with the revision up to which its record says that it is settled.
 //
-// Every batch of writes compares two things. The claims of the shards it touches must have been created
-// by this owner: a deposed owner cannot write. The commit key must be as the batch before left it: a
-// batch whose fate is unknown can be sent again, because at most one of the copies applies, and none of
-// them does once a later batch has.
+// Neither journals nor lease keys hang on an etcd lease: a replica that dies would free every lock it serves.
+//
+// Three rules keep writes in order. A batch compares the commit key of its session, and whoever claims a shard removes that of the
+// owner before, unless it gave the shard up: a deposed owner cannot write. A batch compares that its journal key is not there
+// yet: one whose fate is unknown can be sent again, because at most one of the copies applies. And whatever writes lease keys
+// changes a key that it compares, so that a copy that was held up in the network applies no more once anything else has followed.
 package store
 
 import (
 	"context"
 	"errors"
-	"fmt"
 	"time"
 
 	"github.com/holdfast-io/holdfast/operator/internal/lease/core"
 )
 
-// MaxBatchWrites is how many writes fit one batch: etcd's default limit of 128 operations a transaction,
-// less the commit key's.
-const MaxBatchWrites = 127
+// MaxBatchWrites is how many writes go into one batch at most. To etcd a batch is one write; the bound keeps it from taking so long that
+// the next one has to wait.
+const MaxBatchWrites = 1000
 
-// MaxBatchBytes is how large the records of one batch may be in sum. etcd refuses requests of 1.5 MiB.
+// MaxBatchBytes is how large one batch may be. etcd refuses requests of 1.5 MiB, and what is settled goes along.
 const MaxBatchBytes = 1 << 20
 
-// MaxShards bounds the number of shards, so that one batch may touch them all: each takes a comparison.
+// MaxShards bounds the number of shards.
 const MaxShards = 120
 
 // ErrSessionLost says that the session with the store is over, and with it every claim.
 var ErrSessionLost = errors.New("the session with the store is lost")
-
-// ClaimsLostError says that a batch was refused because shards it touches are not this owner's any more.
-type ClaimsLostError struct{ Shards []int }
-
-func (e *ClaimsLostError) Error() string {
-	return fmt.Sprintf("the claims of shards %v are lost", e.Shards)
-}
 
 // UnknownOutcomeError says that a batch may have been committed or not, or may still be. Sending it again finds out.
 type UnknownOutcomeError struct{ Err error }
@@ -104,14 +102,6 @@ func (c *Cluster) Owner(shard int) (Member, bool) {
 		return Member{}, false
 	}
 	return c.Member(c.Claims[shard].Session)
-}
-
-// Cursor is a session's place in its sequence of batches. Join makes it; Commit moves it. It belongs to
-// one goroutine.
-type Cursor struct {
-	session  SessionID
-	revision int64
-	sequence uint64
 }
 
 // BatchOp is one op of a shard.
@@ -180,13 +170,18 @@ type Store interface {
 	Assign(ctx context.Context, leader Claim, owners []SessionID) (bool, error)
 	// Claim makes the session the owner of a shard if nobody is.
 	Claim(ctx context.Context, id SessionID, shard int) (Claim, bool, error)
-	// Unclaim gives a shard up. Nothing of it may be in flight.
+	// Settle prepares to give a shard up: nothing of it may be in flight, or follow.
+	Settle(ctx context.Context, cursor *Cursor, shard int, claim Claim) error
+	// Unclaim gives a shard up that is settled.
 	Unclaim(ctx context.Context, shard int, claim Claim) error
-	// Load reads the holds of a shard. Only its owner may, whose claim keeps it from changing meanwhile.
-	Load(ctx context.Context, shard int) ([]core.Record, error)
+	// Load reads the holds of a shard. Only its owner may, before it commits anything of it.
+	Load(ctx context.Context, shard int, claim Claim) ([]core.Record, error)
+	// Collect removes what dead sessions left behind once nobody needs it, and returns of how many sessions.
+	Collect(ctx context.Context) (int, error)
 
-	// Commit makes ops true in one transaction and returns its revision. After ErrSessionLost and *ClaimsLostError nothing of
-	// the batch has happened or ever will. After *UnknownOutcomeError the same batch must be sent again, and no other.
+	// Commit makes ops true in one transaction and returns its revision. After ErrSessionLost nothing of
+	// the batch has happened or ever will. After *UnknownOutcomeError the same batch must be sent again, and no other. A batch may have
+	// no ops; see Cursor.Overdue.
 	Commit(ctx context.Context, cursor *Cursor, ops []BatchOp) (int64, error)
 
 	// WatchCluster passes on each state of the cluster, beginning with the present one, until the context

@@ -55,9 +55,11 @@ func (o owner) put(name, holder string) store.BatchOp {
 	}}}
 }
 
-func (o owner) end(name string, reason core.EndReason) store.BatchOp {
+func (o owner) end(name string, token int64, reason core.EndReason) store.BatchOp {
 	return store.BatchOp{Shard: o.shard, Claim: o.claim, Op: core.Op{
-		Name: name, Writes: []core.Write{{}}, Ends: []core.End{{Reason: reason}},
+		Name: name, Writes: []core.Write{{}}, Ends: []core.End{{Reason: reason, Hold: core.Hold{
+			Token: token, Mode: core.Exclusive, TTL: time.Second,
+		}}},
 	}}
 }
 
@@ -66,30 +68,31 @@ func TestCommitAndLoad(t *testing.T) {
 	o := f.owner(t, "a", 1)
 	first, err := f.Commit(t.Context(), o.cursor, []store.BatchOp{o.put("x", "one"), o.put("y", "two")})
 	require.NoError(t, err)
-	second, err := f.Commit(t.Context(), o.cursor, []store.BatchOp{o.end("x", core.Released), o.put("z", "three")})
+	second, err := f.Commit(t.Context(), o.cursor, []store.BatchOp{o.end("x", first, core.Released), o.put("z", "three")})
 	require.NoError(t, err)
 	require.Greater(t, second, first)
 
-	records, err := f.Load(t.Context(), 1)
+	require.NoError(t, f.Settle(t.Context(), o.cursor, 1, o.claim))
+	records, err := f.Load(t.Context(), 1, o.claim)
 	require.NoError(t, err)
 	require.Len(t, records, 2)
 	require.Equal(t, "y", records[0].Name)
 	require.Equal(t, first, records[0].Hold.Token, "the token is the revision of the transaction")
 	require.Equal(t, second, records[1].Hold.Token)
-	none, err := f.Load(t.Context(), 2)
-	require.NoError(t, err)
-	require.Empty(t, none)
+	require.Equal(t, first, records[0].Revision)
+	require.Equal(t, second, records[1].Revision)
 }
 
 func TestADeposedOwnerCannotWrite(t *testing.T) {
 	f := newFixture(t)
 	o := f.owner(t, "a", 1)
-	require.NoError(t, f.Unclaim(t.Context(), 1, o.claim))
+	// A hand in the store takes the claim away, and somebody else claims the shard.
+	_, err := f.client.Delete(t.Context(), "/tenant/cluster/claims/0001")
+	require.NoError(t, err)
 	next := f.owner(t, "b", 1)
-	_, err := f.Commit(t.Context(), o.cursor, []store.BatchOp{o.put("x", "old")})
-	var lost *store.ClaimsLostError
-	require.ErrorAs(t, err, &lost)
-	require.Equal(t, []int{1}, lost.Shards)
+	_, err = f.Commit(t.Context(), o.cursor, []store.BatchOp{o.put("x", "old")})
+	require.ErrorIs(t, err, store.ErrSessionLost)
+	require.ErrorIs(t, f.Settle(t.Context(), o.cursor, 1, o.claim), store.ErrSessionLost)
 	_, err = f.Commit(t.Context(), next.cursor, []store.BatchOp{next.put("x", "new")})
 	require.NoError(t, err)
 
@@ -97,14 +100,75 @@ func TestADeposedOwnerCannotWrite(t *testing.T) {
 	_, err = f.Commit(t.Context(), next.cursor, []store.BatchOp{next.put("x", "dead")})
 	require.ErrorIs(t, err, store.ErrSessionLost)
 	require.ErrorIs(t, f.KeepSession(t.Context(), next.id), store.ErrSessionLost)
-	records, err := f.Load(t.Context(), 1)
+	last := f.owner(t, "c", 1)
+	records, err := f.Load(t.Context(), 1, last.claim)
 	require.NoError(t, err)
 	require.Len(t, records, 1, "leases outlive their owner's session")
 	require.Equal(t, "new", records[0].Hold.Holder)
 }
 
-// A batch whose answer was lost is sent again. The second copy must not apply, and must yield the result of the
-// first; and a copy that arrives after a later batch must not apply either.
+// Who gives a shard up goes on with the others.
+func TestAShardIsHandedOver(t *testing.T) {
+	f := newFixture(t)
+	o := f.owner(t, "a", 1)
+	token, err := f.Commit(t.Context(), o.cursor, []store.BatchOp{o.put("x", "one"), o.put("y", "two")})
+	require.NoError(t, err)
+	require.NoError(t, f.Settle(t.Context(), o.cursor, 1, o.claim))
+	require.NoError(t, f.Unclaim(t.Context(), 1, o.claim))
+	require.NoError(t, f.Unclaim(t.Context(), 1, o.claim), "a removal whose answer was lost is repeated")
+	next := f.owner(t, "b", 1)
+	records, err := f.Load(t.Context(), 1, next.claim)
+	require.NoError(t, err)
+	require.Len(t, records, 2)
+	_, err = f.Commit(t.Context(), next.cursor, []store.BatchOp{next.end("x", token, core.Released)})
+	require.NoError(t, err)
+	_, err = f.Commit(t.Context(), o.cursor, nil)
+	require.NoError(t, err, "the session of the owner before lives on")
+
+	require.NoError(t, f.Settle(t.Context(), next.cursor, 1, next.claim))
+	require.NoError(t, f.Unclaim(t.Context(), 1, next.claim))
+	back, ok, err := f.Claim(t.Context(), o.id, 1)
+	require.NoError(t, err)
+	require.True(t, ok)
+	records, err = f.Load(t.Context(), 1, back)
+	require.NoError(t, err)
+	require.Len(t, records, 1, "what the first owner wrote before it gave the shard up does not come back")
+	require.Equal(t, "y", records[0].Name)
+	require.Equal(t, token, records[0].Hold.Token)
+}
+
+// The journal of a dead replica is removed once all that it says is in lease keys, and not before.
+func TestTheJournalsOfTheDeadAreCollected(t *testing.T) {
+	f := newFixture(t)
+	journals := func() int64 {
+		resp, err := f.client.Get(t.Context(), "/tenant/journal/", clientv3.WithPrefix(), clientv3.WithCountOnly())
+		require.NoError(t, err)
+		return resp.Count
+	}
+	collect := func() int {
+		n, err := f.Collect(t.Context())
+		require.NoError(t, err)
+		return n
+	}
+	o := f.owner(t, "a", 1)
+	_, err := f.Commit(t.Context(), o.cursor, []store.BatchOp{o.put("x", "one")})
+	require.NoError(t, err)
+	require.Zero(t, collect(), "it lives")
+	require.NoError(t, f.EndSession(t.Context(), o.id))
+	require.Zero(t, collect(), "nobody has taken its shard over")
+	next := f.owner(t, "b", 1)
+	require.Zero(t, collect(), "its shard is not loaded yet")
+	records, err := f.Load(t.Context(), 1, next.claim)
+	require.NoError(t, err)
+	require.Equal(t, int64(1), journals())
+	require.Equal(t, 1, collect())
+	require.Zero(t, journals())
+	again, err := f.Load(t.Context(), 1, next.claim)
+	require.NoError(t, err)
+	require.Equal(t, records, again)
+}
+
+// A batch whose answer was lost is sent again. The second copy must not apply, and must yield the result of the first.
 func TestABatchAppliesOnce(t *testing.T) {
 	f := newFixture(t)
 	o := f.owner(t, "a", 1)
@@ -114,17 +178,44 @@ func TestABatchAppliesOnce(t *testing.T) {
 	again, err := f.Commit(t.Context(), &lost, []store.BatchOp{o.put("x", "one")})
 	require.NoError(t, err)
 	require.Equal(t, first, again)
+}
 
-	late := lost
-	_, err = f.Commit(t.Context(), &lost, []store.BatchOp{o.put("y", "two")})
+// A copy of a batch that arrives very late, when its journal key is settled and gone, does not apply either.
+func TestALateCopyFindsTheJournalSettled(t *testing.T) {
+	f := newFixture(t)
+	o := f.owner(t, "a", 1)
+	late := *o.cursor
+	token, err := f.Commit(t.Context(), o.cursor, []store.BatchOp{o.put("x", "one")})
 	require.NoError(t, err)
-	_, err = f.Commit(t.Context(), &lost, []store.BatchOp{o.end("x", core.Released)})
+	_, err = f.Commit(t.Context(), o.cursor, []store.BatchOp{o.end("x", token, core.Released)})
 	require.NoError(t, err)
+	first := "/tenant/journal/" + fmt.Sprintf("%016x/%016x", uint64(o.id), 1)
+	for i := 0; ; i++ {
+		require.Less(t, i, 10, "the journal is never settled")
+		var large []store.BatchOp
+		for k := range 10 {
+			op := o.put(fmt.Sprintf("y/%d/%d", i, k), "two")
+			op.Op.Writes[0].Hold.Value = make([]byte, 64<<10)
+			large = append(large, op)
+		}
+		require.Len(t, large, store.Fits(large))
+		_, err = f.Commit(t.Context(), o.cursor, large)
+		require.NoError(t, err)
+		got, err := f.client.Get(t.Context(), first)
+		require.NoError(t, err)
+		if len(got.Kvs) == 0 {
+			break
+		}
+	}
 	_, err = f.Commit(t.Context(), &late, []store.BatchOp{o.put("x", "one")})
 	require.ErrorIs(t, err, store.ErrSessionLost)
-	records, err := f.Load(t.Context(), 1)
+	require.NoError(t, f.EndSession(t.Context(), o.id))
+	next := f.owner(t, "b", 1)
+	records, err := f.Load(t.Context(), 1, next.claim)
 	require.NoError(t, err)
-	require.Len(t, records, 1, "x stays released")
+	for _, r := range records {
+		require.NotEqual(t, "x", r.Name, "x stays released")
+	}
 }
 
 func TestClaimsAreExclusiveAndRepeatable(t *testing.T) {
@@ -188,7 +279,7 @@ func TestWatchAfterCompactionBeginsWithASnapshot(t *testing.T) {
 	o := f.owner(t, "a", core.ShardOf(name, shards))
 	first, err := f.Commit(t.Context(), o.cursor, []store.BatchOp{o.put(name, "one")})
 	require.NoError(t, err)
-	_, err = f.Commit(t.Context(), o.cursor, []store.BatchOp{o.end(name, core.Expired)})
+	_, err = f.Commit(t.Context(), o.cursor, []store.BatchOp{o.end(name, first, core.Expired)})
 	require.NoError(t, err)
 	last, err := f.Commit(t.Context(), o.cursor, []store.BatchOp{o.put(name, "two")})
 	require.NoError(t, err)
@@ -231,7 +322,7 @@ func TestWatchAfterCompactionBeginsWithASnapshot(t *testing.T) {
 
 func TestFits(t *testing.T) {
 	one := store.BatchOp{Op: core.Op{Name: "n", Writes: make([]core.Write, 1)}}
-	ops := make([]store.BatchOp, 300)
+	ops := make([]store.BatchOp, 2*store.MaxBatchWrites)
 	for i := range ops {
 		ops[i] = one
 	}

@@ -4,19 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
+	"slices"
 	"time"
 
-	"go.etcd.io/etcd/api/v3/mvccpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
-	"google.golang.org/protobuf/proto"
-
-	"github.com/holdfast-io/holdfast/operator/internal/lease/core"
-	"github.com/holdfast-io/holdfast/operator/internal/lease/store/storepb"
 )
-
-const snapshotPage = 1000
 
 func isDamaged(err error) bool {
 	var damaged *damagedError
@@ -32,13 +25,7 @@ func (e *passError) Unwrap() error { return e.err }
 // Watch implements Store. A broken etcd watch is resumed where it was; one whose revisions were compacted
 // starts over with a snapshot.
 func (e *Etcd) Watch(ctx context.Context, shards int, target Target, after int64, pass func(Update) error) error {
-	w := &watch{etcd: e, target: target, after: after, pass: pass}
-	w.from = e.keys.leases()
-	w.to = clientv3.GetPrefixRangeEnd(w.from)
-	if target.Name != "" {
-		w.from = e.keys.name(core.ShardOf(target.Name, shards), target.Name)
-		w.to = clientv3.GetPrefixRangeEnd(w.from)
-	}
+	w := &watch{etcd: e, shards: shards, target: target, after: after, pass: pass}
 	compacted := false
 	for wait := retryFirst; ; wait = min(2*wait, retryMost) {
 		before := w.after
@@ -67,11 +54,11 @@ func (e *Etcd) Watch(ctx context.Context, shards int, target Target, after int64
 }
 
 type watch struct {
-	etcd     *Etcd
-	target   Target
-	from, to string
-	after    int64
-	pass     func(Update) error
+	etcd   *Etcd
+	shards int
+	target Target
+	after  int64
+	pass   func(Update) error
 }
 
 // once watches until something breaks; with errReplaced when the store is not the one it was.
@@ -102,30 +89,106 @@ func (w *watch) follow(ctx context.Context, compacted bool) error {
 	} else if err := w.reached(ctx); err != nil {
 		return err
 	}
-	for resp := range w.etcd.client.Watch(ctx, w.from, clientv3.WithRange(w.to), clientv3.WithRev(w.after+1),
-		clientv3.WithPrevKV(), clientv3.WithProgressNotify()) {
-		if err := resp.Err(); err != nil {
-			return err
+	for {
+		err := w.live(ctx)
+		if errors.Is(err, errBehind) {
+			err = w.catchUp(ctx)
 		}
-		events, err := w.events(ctx, resp.Events)
 		if err != nil {
 			return err
 		}
-		revision := resp.Header.GetRevision()
-		if n := len(resp.Events); n > 0 {
-			revision = resp.Events[n-1].Kv.GetModRevision()
+	}
+}
+
+// live passes on what the feed brings, which all watches of this process share. It ends with errBehind when the feed is or gets too far
+// ahead.
+func (w *watch) live(ctx context.Context) error {
+	s := w.etcd.feed.join(w.etcd, w.target, w.after)
+	if s == nil {
+		return errBehind
+	}
+	defer w.etcd.feed.leave(s)
+	for {
+		select {
+		case update, ok := <-s.updates:
+			if !ok {
+				return errBehind
+			}
+			if err := w.advance(update); err != nil {
+				return err
+			}
+		case <-ctx.Done():
+			return ctx.Err()
 		}
-		if revision <= w.after {
-			continue
+	}
+}
+
+// advance passes on an update, unless its events were passed on before.
+func (w *watch) advance(u Update) error {
+	if u.Revision <= w.after {
+		return nil
+	}
+	if err := w.pass(u); err != nil {
+		return &passError{err}
+	}
+	w.after = u.Revision
+	return nil
+}
+
+// catchUp reads the history by itself until the feed can be joined.
+func (w *watch) catchUp(ctx context.Context) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	for resp := range w.etcd.watchJournals(ctx, w.after) {
+		if err := resp.Err(); err != nil {
+			return err
 		}
-		if len(events) > 0 || resp.IsProgressNotify() {
-			if err := w.pass(Update{Revision: revision, Events: events}); err != nil {
-				return &passError{err}
+		updates, err := updatesOf(resp)
+		if err != nil {
+			return err
+		}
+		for _, u := range updates {
+			u.Events = slices.DeleteFunc(u.Events, func(event Event) bool { return !w.target.matches(event.Name) })
+			if len(u.Events) == 0 && !resp.IsProgressNotify() {
+				w.after = max(w.after, u.Revision)
+				continue
+			}
+			if err := w.advance(u); err != nil {
+				return err
 			}
 		}
-		w.after = revision
+		if w.etcd.feed.reached(w.after) {
+			return nil
+		}
 	}
-	return nil
+	return ctx.Err()
+}
+
+// watchJournals watches what is written to the journals after a revision.
+func (e *Etcd) watchJournals(ctx context.Context, after int64) clientv3.WatchChan {
+	return e.client.Watch(ctx, e.keys.journals(), clientv3.WithPrefix(), clientv3.WithRev(after+1), clientv3.WithFilterDelete(),
+		clientv3.WithProgressNotify())
+}
+
+// updatesOf makes an update of each batch, or of a notice of progress.
+func updatesOf(resp clientv3.WatchResponse) ([]Update, error) {
+	if resp.IsProgressNotify() {
+		return []Update{{Revision: resp.Header.GetRevision()}}, nil
+	}
+	updates := make([]Update, 0, len(resp.Events))
+	for _, change := range resp.Events {
+		batch, err := decodeBatch(change.Kv)
+		if err != nil {
+			return nil, err
+		}
+		events, err := changesOf(batch, change.Kv.GetModRevision())
+		if err != nil {
+			return nil, &damagedError{fmt.Errorf("read %q: %w", change.Kv.GetKey(), err)}
+		}
+		// Two replicas never commit at one revision, so an update is a whole revision.
+		updates = append(updates, Update{Revision: change.Kv.GetModRevision(), Events: events})
+	}
+	return updates, nil
 }
 
 // reached makes sure that the store was ever at the revision to go on from. etcd would wait until it is.
@@ -136,151 +199,6 @@ func (w *watch) reached(ctx context.Context) error {
 	}
 	if resp.Header.GetRevision() < w.after {
 		return errReplaced
-	}
-	return nil
-}
-
-// snapshot passes on the whole state as it was at one revision, and sets the place to watch from.
-func (w *watch) snapshot(ctx context.Context, compacted bool) error {
-	var revision int64
-	var open *core.LeaseView // its holds may go on in the next page
-	for from := w.from; ; {
-		resp, err := w.etcd.client.Get(ctx, from, clientv3.WithRange(w.to), clientv3.WithLimit(snapshotPage), clientv3.WithRev(revision))
-		if err != nil {
-			return fmt.Errorf("read a snapshot: %w", err)
-		}
-		if revision == 0 {
-			revision = resp.Header.GetRevision()
-		}
-		var leases []core.LeaseView
-		for _, kv := range resp.Kvs {
-			name, hold, err := w.decode(kv)
-			if err != nil {
-				return err
-			}
-			if !strings.HasPrefix(name, w.target.Prefix) {
-				continue
-			}
-			if open == nil || open.Name != name {
-				if open != nil {
-					leases = append(leases, *open)
-				}
-				open = &core.LeaseView{Name: name}
-			}
-			open.Holds = append(open.Holds, core.HoldView{Hold: hold})
-			open.Revision = max(open.Revision, kv.GetModRevision())
-		}
-		update := Update{Snapshot: &Snapshot{Compacted: compacted, Leases: leases, Complete: !resp.More}}
-		if !resp.More {
-			if open != nil {
-				update.Snapshot.Leases = append(leases, *open)
-			}
-			update.Revision = revision
-		}
-		if err := w.pass(update); err != nil {
-			return &passError{err}
-		}
-		if !resp.More {
-			w.after = revision
-			return nil
-		}
-		from = string(resp.Kvs[len(resp.Kvs)-1].GetKey()) + "\x00"
-	}
-}
-
-func (w *watch) decode(kv *mvccpb.KeyValue) (string, core.Hold, error) {
-	name, slot, err := w.etcd.keys.parseHold(kv.GetKey())
-	if err != nil {
-		return "", core.Hold{}, &damagedError{err}
-	}
-	hold, err := decodeHold(kv.GetValue(), slot, kv.GetModRevision())
-	if err != nil {
-		return "", core.Hold{}, &damagedError{fmt.Errorf("read %q: %w", kv.GetKey(), err)}
-	}
-	return name, hold, nil
-}
-
-func (w *watch) events(ctx context.Context, changes []*clientv3.Event) ([]Event, error) {
-	var events []Event
-	var ends endings
-	for _, change := range changes {
-		name, slot, err := w.etcd.keys.parseHold(change.Kv.GetKey())
-		if err != nil {
-			return nil, &damagedError{err}
-		}
-		if !strings.HasPrefix(name, w.target.Prefix) {
-			continue
-		}
-		revision := change.Kv.GetModRevision()
-		var now, before core.Hold
-		if change.Type == clientv3.EventTypePut {
-			if _, now, err = w.decode(change.Kv); err != nil {
-				return nil, err
-			}
-		}
-		if change.PrevKv != nil {
-			if _, before, err = w.decode(change.PrevKv); err != nil {
-				return nil, err
-			}
-		}
-		if change.Type == clientv3.EventTypeDelete || (before.Token != 0 && before.Token != now.Token) {
-			if err := ends.read(ctx, w.etcd, revision); err != nil {
-				return nil, err
-			}
-			events = append(events, Event{Name: name, Hold: before, Over: true, Ended: ends.reason(name, slot), Revision: revision})
-		}
-		if change.Type == clientv3.EventTypePut {
-			events = append(events, Event{Name: name, Hold: now, Granted: now.Token == revision, Revision: revision})
-		}
-	}
-	return events, nil
-}
-
-// endings are the ends that the batch of one revision recorded.
-type endings struct {
-	revision int64
-	known    bool
-	reasons  map[string]core.EndReason
-}
-
-func endingKey(name string, slot int32) string {
-	return fmt.Sprintf("%s%s%d", name, slotSeparator, slot)
-}
-
-func (r *endings) reason(name string, slot int32) core.EndReason {
-	if reason, ok := r.reasons[endingKey(name, slot)]; ok {
-		return reason
-	}
-	if !r.known {
-		return 0
-	}
-	return core.Released
-}
-
-// read looks up the commit key that was written at a revision. The history may have been compacted since;
-// then the reasons stay unknown.
-func (r *endings) read(ctx context.Context, e *Etcd, revision int64) error {
-	if r.revision == revision {
-		return nil
-	}
-	*r = endings{revision: revision, reasons: map[string]core.EndReason{}}
-	resp, err := e.client.Get(ctx, e.keys.prefix+"commits/", clientv3.WithPrefix(), clientv3.WithRev(revision),
-		clientv3.WithMinModRev(revision))
-	if errors.Is(err, rpctypes.ErrCompacted) {
-		return nil
-	}
-	if err != nil {
-		return fmt.Errorf("read the reasons at revision %d: %w", revision, err)
-	}
-	for _, kv := range resp.Kvs {
-		var record storepb.Commit
-		if err := proto.Unmarshal(kv.GetValue(), &record); err != nil {
-			return &damagedError{fmt.Errorf("decode %q: %w", kv.GetKey(), err)}
-		}
-		r.known = true
-		for _, end := range record.GetEnds() {
-			r.reasons[endingKey(end.GetName(), end.GetSlot())] = core.EndReason(end.GetReason())
-		}
 	}
 	return nil
 }

@@ -24,7 +24,7 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// Hold is the value of a lease key, leases/<shard>/<name>#<slot>.
+// Hold is one hold: the value of a lease key, leases/<shard>/<name>#<slot>, and part of the journal.
 type Hold struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The fencing token. 0: the revision of the transaction that wrote this value, which the value
@@ -51,7 +51,9 @@ type Hold struct {
 	// What the holder proclaims.
 	Value []byte `protobuf:"bytes,11,opt,name=value,proto3" json:"value,omitempty"`
 	// Set when the holder was asked to let go.
-	Revocation    *Revocation `protobuf:"bytes,12,opt,name=revocation,proto3" json:"revocation,omitempty"`
+	Revocation *Revocation `protobuf:"bytes,12,opt,name=revocation,proto3" json:"revocation,omitempty"`
+	// The revision of the last change. 0: that at which this value was written.
+	Revision      int64 `protobuf:"varint,13,opt,name=revision,proto3" json:"revision,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -170,6 +172,13 @@ func (x *Hold) GetRevocation() *Revocation {
 	return nil
 }
 
+func (x *Hold) GetRevision() int64 {
+	if x != nil {
+		return x.Revision
+	}
+	return 0
+}
+
 // Revocation asks a holder to let go.
 type Revocation struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -243,31 +252,29 @@ func (x *Revocation) GetForce() bool {
 	return false
 }
 
-// Commit is the value of a member's commit key, commits/<session>, which every batch of the member rewrites.
-type Commit struct {
+// Batch is the value of a journal key, journal/<session>/<sequence>: what one transaction of a replica changed.
+type Batch struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Numbers the batches of the session.
-	Sequence uint64 `protobuf:"varint,1,opt,name=sequence,proto3" json:"sequence,omitempty"`
-	// The holds that this batch ended otherwise than by their release.
-	Ends          []*End `protobuf:"bytes,2,rep,name=ends,proto3" json:"ends,omitempty"`
+	// The changes. At most one of a slot.
+	Changes       []*Change `protobuf:"bytes,1,rep,name=changes,proto3" json:"changes,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
-func (x *Commit) Reset() {
-	*x = Commit{}
+func (x *Batch) Reset() {
+	*x = Batch{}
 	mi := &file_holdfast_lease_store_v1_store_proto_msgTypes[2]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
 
-func (x *Commit) String() string {
+func (x *Batch) String() string {
 	return protoimpl.X.MessageStringOf(x)
 }
 
-func (*Commit) ProtoMessage() {}
+func (*Batch) ProtoMessage() {}
 
-func (x *Commit) ProtoReflect() protoreflect.Message {
+func (x *Batch) ProtoReflect() protoreflect.Message {
 	mi := &file_holdfast_lease_store_v1_store_proto_msgTypes[2]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -279,52 +286,51 @@ func (x *Commit) ProtoReflect() protoreflect.Message {
 	return mi.MessageOf(x)
 }
 
-// Deprecated: Use Commit.ProtoReflect.Descriptor instead.
-func (*Commit) Descriptor() ([]byte, []int) {
+// Deprecated: Use Batch.ProtoReflect.Descriptor instead.
+func (*Batch) Descriptor() ([]byte, []int) {
 	return file_holdfast_lease_store_v1_store_proto_rawDescGZIP(), []int{2}
 }
 
-func (x *Commit) GetSequence() uint64 {
+func (x *Batch) GetChanges() []*Change {
 	if x != nil {
-		return x.Sequence
-	}
-	return 0
-}
-
-func (x *Commit) GetEnds() []*End {
-	if x != nil {
-		return x.Ends
+		return x.Changes
 	}
 	return nil
 }
 
-// End is the end of a hold.
-type End struct {
+// Change is a change of one slot of a name.
+type Change struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
+	// The shard of the name.
+	Shard int32 `protobuf:"varint,1,opt,name=shard,proto3" json:"shard,omitempty"`
 	// The name.
-	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
-	// Its slot.
-	Slot int32 `protobuf:"varint,2,opt,name=slot,proto3" json:"slot,omitempty"`
-	// The reason, as leasev1.EndReason.
-	Reason        int32 `protobuf:"varint,3,opt,name=reason,proto3" json:"reason,omitempty"`
+	Name string `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
+	// The slot.
+	Slot int32 `protobuf:"varint,3,opt,name=slot,proto3" json:"slot,omitempty"`
+	// The hold that is there now. Unset: none.
+	Hold *Hold `protobuf:"bytes,4,opt,name=hold,proto3" json:"hold,omitempty"`
+	// The hold that ended, as it was last. Unset: none did.
+	Ended *Hold `protobuf:"bytes,5,opt,name=ended,proto3" json:"ended,omitempty"`
+	// Why it ended, as leasev1.EndReason.
+	Reason        int32 `protobuf:"varint,6,opt,name=reason,proto3" json:"reason,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
-func (x *End) Reset() {
-	*x = End{}
+func (x *Change) Reset() {
+	*x = Change{}
 	mi := &file_holdfast_lease_store_v1_store_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
 
-func (x *End) String() string {
+func (x *Change) String() string {
 	return protoimpl.X.MessageStringOf(x)
 }
 
-func (*End) ProtoMessage() {}
+func (*Change) ProtoMessage() {}
 
-func (x *End) ProtoReflect() protoreflect.Message {
+func (x *Change) ProtoReflect() protoreflect.Message {
 	mi := &file_holdfast_lease_store_v1_store_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -336,28 +342,105 @@ func (x *End) ProtoReflect() protoreflect.Message {
 	return mi.MessageOf(x)
 }
 
-// Deprecated: Use End.ProtoReflect.Descriptor instead.
-func (*End) Descriptor() ([]byte, []int) {
+// Deprecated: Use Change.ProtoReflect.Descriptor instead.
+func (*Change) Descriptor() ([]byte, []int) {
 	return file_holdfast_lease_store_v1_store_proto_rawDescGZIP(), []int{3}
 }
 
-func (x *End) GetName() string {
+func (x *Change) GetShard() int32 {
+	if x != nil {
+		return x.Shard
+	}
+	return 0
+}
+
+func (x *Change) GetName() string {
 	if x != nil {
 		return x.Name
 	}
 	return ""
 }
 
-func (x *End) GetSlot() int32 {
+func (x *Change) GetSlot() int32 {
 	if x != nil {
 		return x.Slot
 	}
 	return 0
 }
 
-func (x *End) GetReason() int32 {
+func (x *Change) GetHold() *Hold {
+	if x != nil {
+		return x.Hold
+	}
+	return nil
+}
+
+func (x *Change) GetEnded() *Hold {
+	if x != nil {
+		return x.Ended
+	}
+	return nil
+}
+
+func (x *Change) GetReason() int32 {
 	if x != nil {
 		return x.Reason
+	}
+	return 0
+}
+
+// Shard is the value of shards/<shard>, which is there from the first claim on.
+type Shard struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The session that claimed the shard last and has not given it up; 0: none. Whoever claims it next sees to it that this
+	// one writes no more.
+	Owner int64 `protobuf:"varint,1,opt,name=owner,proto3" json:"owner,omitempty"`
+	// Up to this revision, what the journal says of the shard is in the lease keys too, and only they count.
+	Settled       int64 `protobuf:"varint,2,opt,name=settled,proto3" json:"settled,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Shard) Reset() {
+	*x = Shard{}
+	mi := &file_holdfast_lease_store_v1_store_proto_msgTypes[4]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Shard) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Shard) ProtoMessage() {}
+
+func (x *Shard) ProtoReflect() protoreflect.Message {
+	mi := &file_holdfast_lease_store_v1_store_proto_msgTypes[4]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Shard.ProtoReflect.Descriptor instead.
+func (*Shard) Descriptor() ([]byte, []int) {
+	return file_holdfast_lease_store_v1_store_proto_rawDescGZIP(), []int{4}
+}
+
+func (x *Shard) GetOwner() int64 {
+	if x != nil {
+		return x.Owner
+	}
+	return 0
+}
+
+func (x *Shard) GetSettled() int64 {
+	if x != nil {
+		return x.Settled
 	}
 	return 0
 }
@@ -377,7 +460,7 @@ type Member struct {
 
 func (x *Member) Reset() {
 	*x = Member{}
-	mi := &file_holdfast_lease_store_v1_store_proto_msgTypes[4]
+	mi := &file_holdfast_lease_store_v1_store_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -389,7 +472,7 @@ func (x *Member) String() string {
 func (*Member) ProtoMessage() {}
 
 func (x *Member) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_lease_store_v1_store_proto_msgTypes[4]
+	mi := &file_holdfast_lease_store_v1_store_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -402,7 +485,7 @@ func (x *Member) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Member.ProtoReflect.Descriptor instead.
 func (*Member) Descriptor() ([]byte, []int) {
-	return file_holdfast_lease_store_v1_store_proto_rawDescGZIP(), []int{4}
+	return file_holdfast_lease_store_v1_store_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *Member) GetName() string {
@@ -437,7 +520,7 @@ type Assignment struct {
 
 func (x *Assignment) Reset() {
 	*x = Assignment{}
-	mi := &file_holdfast_lease_store_v1_store_proto_msgTypes[5]
+	mi := &file_holdfast_lease_store_v1_store_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -449,7 +532,7 @@ func (x *Assignment) String() string {
 func (*Assignment) ProtoMessage() {}
 
 func (x *Assignment) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_lease_store_v1_store_proto_msgTypes[5]
+	mi := &file_holdfast_lease_store_v1_store_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -462,7 +545,7 @@ func (x *Assignment) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Assignment.ProtoReflect.Descriptor instead.
 func (*Assignment) Descriptor() ([]byte, []int) {
-	return file_holdfast_lease_store_v1_store_proto_rawDescGZIP(), []int{5}
+	return file_holdfast_lease_store_v1_store_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *Assignment) GetOwners() []int64 {
@@ -483,7 +566,7 @@ type Meta struct {
 
 func (x *Meta) Reset() {
 	*x = Meta{}
-	mi := &file_holdfast_lease_store_v1_store_proto_msgTypes[6]
+	mi := &file_holdfast_lease_store_v1_store_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -495,7 +578,7 @@ func (x *Meta) String() string {
 func (*Meta) ProtoMessage() {}
 
 func (x *Meta) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_lease_store_v1_store_proto_msgTypes[6]
+	mi := &file_holdfast_lease_store_v1_store_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -508,7 +591,7 @@ func (x *Meta) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Meta.ProtoReflect.Descriptor instead.
 func (*Meta) Descriptor() ([]byte, []int) {
-	return file_holdfast_lease_store_v1_store_proto_rawDescGZIP(), []int{6}
+	return file_holdfast_lease_store_v1_store_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *Meta) GetShards() int32 {
@@ -522,7 +605,7 @@ var File_holdfast_lease_store_v1_store_proto protoreflect.FileDescriptor
 
 const file_holdfast_lease_store_v1_store_proto_rawDesc = "" +
 	"\n" +
-	"#holdfast/lease/store/v1/store.proto\x12\x17holdfast.lease.store.v1\"\xf2\x03\n" +
+	"#holdfast/lease/store/v1/store.proto\x12\x17holdfast.lease.store.v1\"\x8e\x04\n" +
 	"\x04Hold\x12\x14\n" +
 	"\x05token\x18\x01 \x01(\x03R\x05token\x12\x16\n" +
 	"\x06holder\x18\x02 \x01(\tR\x06holder\x12\x1a\n" +
@@ -539,7 +622,8 @@ const file_holdfast_lease_store_v1_store_proto_rawDesc = "" +
 	"\x05value\x18\v \x01(\fR\x05value\x12C\n" +
 	"\n" +
 	"revocation\x18\f \x01(\v2#.holdfast.lease.store.v1.RevocationR\n" +
-	"revocation\x1a;\n" +
+	"revocation\x12\x1a\n" +
+	"\brevision\x18\r \x01(\x03R\brevision\x1a;\n" +
 	"\rMetadataEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\x80\x01\n" +
@@ -548,14 +632,19 @@ const file_holdfast_lease_store_v1_store_proto_rawDesc = "" +
 	"\x06reason\x18\x01 \x01(\tR\x06reason\x12!\n" +
 	"\frequested_by\x18\x02 \x01(\tR\vrequestedBy\x12!\n" +
 	"\fperiod_nanos\x18\x03 \x01(\x03R\vperiodNanos\x12\x14\n" +
-	"\x05force\x18\x04 \x01(\bR\x05force\"V\n" +
-	"\x06Commit\x12\x1a\n" +
-	"\bsequence\x18\x01 \x01(\x04R\bsequence\x120\n" +
-	"\x04ends\x18\x02 \x03(\v2\x1c.holdfast.lease.store.v1.EndR\x04ends\"E\n" +
-	"\x03End\x12\x12\n" +
-	"\x04name\x18\x01 \x01(\tR\x04name\x12\x12\n" +
-	"\x04slot\x18\x02 \x01(\x05R\x04slot\x12\x16\n" +
-	"\x06reason\x18\x03 \x01(\x05R\x06reason\"R\n" +
+	"\x05force\x18\x04 \x01(\bR\x05force\"B\n" +
+	"\x05Batch\x129\n" +
+	"\achanges\x18\x01 \x03(\v2\x1f.holdfast.lease.store.v1.ChangeR\achanges\"\xc6\x01\n" +
+	"\x06Change\x12\x14\n" +
+	"\x05shard\x18\x01 \x01(\x05R\x05shard\x12\x12\n" +
+	"\x04name\x18\x02 \x01(\tR\x04name\x12\x12\n" +
+	"\x04slot\x18\x03 \x01(\x05R\x04slot\x121\n" +
+	"\x04hold\x18\x04 \x01(\v2\x1d.holdfast.lease.store.v1.HoldR\x04hold\x123\n" +
+	"\x05ended\x18\x05 \x01(\v2\x1d.holdfast.lease.store.v1.HoldR\x05ended\x12\x16\n" +
+	"\x06reason\x18\x06 \x01(\x05R\x06reason\"7\n" +
+	"\x05Shard\x12\x14\n" +
+	"\x05owner\x18\x01 \x01(\x03R\x05owner\x12\x18\n" +
+	"\asettled\x18\x02 \x01(\x03R\asettled\"R\n" +
 	"\x06Member\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x18\n" +
 	"\aaddress\x18\x02 \x01(\tR\aaddress\x12\x1a\n" +
@@ -578,26 +667,29 @@ func file_holdfast_lease_store_v1_store_proto_rawDescGZIP() []byte {
 	return file_holdfast_lease_store_v1_store_proto_rawDescData
 }
 
-var file_holdfast_lease_store_v1_store_proto_msgTypes = make([]protoimpl.MessageInfo, 8)
+var file_holdfast_lease_store_v1_store_proto_msgTypes = make([]protoimpl.MessageInfo, 9)
 var file_holdfast_lease_store_v1_store_proto_goTypes = []any{
 	(*Hold)(nil),       // 0: holdfast.lease.store.v1.Hold
 	(*Revocation)(nil), // 1: holdfast.lease.store.v1.Revocation
-	(*Commit)(nil),     // 2: holdfast.lease.store.v1.Commit
-	(*End)(nil),        // 3: holdfast.lease.store.v1.End
-	(*Member)(nil),     // 4: holdfast.lease.store.v1.Member
-	(*Assignment)(nil), // 5: holdfast.lease.store.v1.Assignment
-	(*Meta)(nil),       // 6: holdfast.lease.store.v1.Meta
-	nil,                // 7: holdfast.lease.store.v1.Hold.MetadataEntry
+	(*Batch)(nil),      // 2: holdfast.lease.store.v1.Batch
+	(*Change)(nil),     // 3: holdfast.lease.store.v1.Change
+	(*Shard)(nil),      // 4: holdfast.lease.store.v1.Shard
+	(*Member)(nil),     // 5: holdfast.lease.store.v1.Member
+	(*Assignment)(nil), // 6: holdfast.lease.store.v1.Assignment
+	(*Meta)(nil),       // 7: holdfast.lease.store.v1.Meta
+	nil,                // 8: holdfast.lease.store.v1.Hold.MetadataEntry
 }
 var file_holdfast_lease_store_v1_store_proto_depIdxs = []int32{
-	7, // 0: holdfast.lease.store.v1.Hold.metadata:type_name -> holdfast.lease.store.v1.Hold.MetadataEntry
+	8, // 0: holdfast.lease.store.v1.Hold.metadata:type_name -> holdfast.lease.store.v1.Hold.MetadataEntry
 	1, // 1: holdfast.lease.store.v1.Hold.revocation:type_name -> holdfast.lease.store.v1.Revocation
-	3, // 2: holdfast.lease.store.v1.Commit.ends:type_name -> holdfast.lease.store.v1.End
-	3, // [3:3] is the sub-list for method output_type
-	3, // [3:3] is the sub-list for method input_type
-	3, // [3:3] is the sub-list for extension type_name
-	3, // [3:3] is the sub-list for extension extendee
-	0, // [0:3] is the sub-list for field type_name
+	3, // 2: holdfast.lease.store.v1.Batch.changes:type_name -> holdfast.lease.store.v1.Change
+	0, // 3: holdfast.lease.store.v1.Change.hold:type_name -> holdfast.lease.store.v1.Hold
+	0, // 4: holdfast.lease.store.v1.Change.ended:type_name -> holdfast.lease.store.v1.Hold
+	5, // [5:5] is the sub-list for method output_type
+	5, // [5:5] is the sub-list for method input_type
+	5, // [5:5] is the sub-list for extension type_name
+	5, // [5:5] is the sub-list for extension extendee
+	0, // [0:5] is the sub-list for field type_name
 }
 
 func init() { file_holdfast_lease_store_v1_store_proto_init() }
@@ -611,7 +703,7 @@ func file_holdfast_lease_store_v1_store_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_holdfast_lease_store_v1_store_proto_rawDesc), len(file_holdfast_lease_store_v1_store_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   8,
+			NumMessages:   9,
 			NumExtensions: 0,
 			NumServices:   0,
 		},
