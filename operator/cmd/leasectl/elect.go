@@ -24,6 +24,9 @@ func (a *app) elect() *cobra.Command {
 		Args: args(cobra.MinimumNArgs(2)),
 		RunE: func(cmd *cobra.Command, given []string) error {
 			options, err := w.options()
+			if err == nil {
+				err = runnable(given[1])
+			}
 			if err != nil {
 				return err
 			}

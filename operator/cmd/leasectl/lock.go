@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"os/exec"
 	"strconv"
@@ -35,10 +36,14 @@ func (a *app) lock() *cobra.Command {
 		Long: "Wait for a lease, run a command while holding it, release it, and exit with the command's exit code.\n\n" +
 			"The command finds its fencing token in $" + tokenVariable + ", and the lease's name in $HOLDFAST_LEASE. It gets SIGTERM when the\n" +
 			"lease has not been renewed for two thirds of its TTL or somebody asks to have it back, and SIGKILL, with all processes\n" +
-			"of its process group, before the lease can pass to another holder. A command killed by signal n exits with 128+n.",
+			"of its process group, before the lease can pass to another holder. A command killed by signal n exits with 128+n.\n" +
+			"When leasectl itself gets SIGINT, SIGTERM or SIGHUP it asks the command to stop, and kills it at the second such signal.",
 		Args: args(cobra.MinimumNArgs(2)),
 		RunE: func(cmd *cobra.Command, given []string) error {
 			options, err := w.options()
+			if err == nil {
+				err = runnable(given[1])
+			}
 			if err != nil {
 				return err
 			}
@@ -57,6 +62,24 @@ func (a *app) lock() *cobra.Command {
 	cmd.Flags().DurationVar(&w.wait, "wait", 0, "wait for so long at most, then exit with code 3 (default without end)")
 	cmd.MarkFlagsMutuallyExclusive("try", "wait")
 	return cmd
+}
+
+// commandError says that a command cannot be run.
+type commandError struct{ err error }
+
+func (e *commandError) Error() string { return "run the command: " + e.err.Error() }
+func (e *commandError) Unwrap() error { return e.err }
+
+// runnable says whether there is such a command, before anybody waits for a lease for it.
+func runnable(command string) error {
+	_, err := exec.LookPath(command)
+	if errors.Is(err, fs.ErrNotExist) {
+		err = &exec.Error{Name: command, Err: exec.ErrNotFound} // with a path it is the file that is not there
+	}
+	if err != nil {
+		return &commandError{err}
+	}
+	return nil
 }
 
 // take acquires the lease for a command.
@@ -85,24 +108,24 @@ func (a *app) guard(ctx context.Context, held *lease.Lease, command []string) (s
 	child.Env = append(os.Environ(), tokenVariable+"="+strconv.FormatInt(held.Token(), 10), "HOLDFAST_LEASE="+held.Name())
 	ended, err := child.run()
 	if err != nil {
-		return false, fmt.Errorf("run the command: %w", err)
+		return false, &commandError{err}
 	}
 	stop := func(why string) {
 		stopped = ctx.Err() == nil
 		fmt.Fprintf(a.err, "leasectl: %s: stopping the command\n", why)
 		child.signal(syscall.SIGTERM)
 	}
-	err = a.wait(ctx, held, ended, stop, func() {
-		stopped = true
-		fmt.Fprintf(a.err, "leasectl: %v: killing the command\n", held.Err())
+	err = a.wait(ctx, held, ended, stop, func(why string) {
+		stopped = ctx.Err() == nil
+		fmt.Fprintf(a.err, "leasectl: %s: killing the command\n", why)
 		child.signal(syscall.SIGKILL)
 	})
 	child.sweep()
 	return stopped, childResult(err)
 }
 
-// wait waits for the command's end, asks it to stop once when that is due, and kills it when the lease is lost.
-func (a *app) wait(ctx context.Context, held *lease.Lease, ended <-chan error, stop func(string), kill func()) error {
+// wait waits for the command's end, asks it to stop once when that is due, and kills it when the lease is lost or we are asked twice to stop.
+func (a *app) wait(ctx context.Context, held *lease.Lease, ended <-chan error, stop, kill func(why string)) error {
 	ticker := time.NewTicker(lookEvery)
 	defer ticker.Stop()
 	asked := false
@@ -112,20 +135,23 @@ func (a *app) wait(ctx context.Context, held *lease.Lease, ended <-chan error, s
 			stop(why)
 		}
 	}
-	interrupted, revoked, done := ctx.Done(), held.Revoked(), held.Done()
+	interrupted, again, revoked, done := ctx.Done(), a.again, held.Revoked(), held.Done()
 	for {
 		select {
 		case err := <-ended:
 			return err
 		case <-interrupted:
 			interrupted = nil
-			ask("interrupted")
+			ask(context.Cause(ctx).Error())
+		case <-again:
+			again = nil
+			kill("interrupted again")
 		case <-revoked:
 			revoked = nil
 			ask("the lease is wanted back: " + held.Revocation().Reason)
 		case <-done:
 			done = nil
-			kill()
+			kill(held.Err().Error())
 		case <-ticker.C:
 			if done != nil && held.Remaining() < held.TTL()/3-held.TTL()/10 {
 				ask("the lease could not be renewed")

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"os/signal"
 	"syscall"
 
@@ -16,12 +17,17 @@ import (
 	"github.com/holdfast-io/holdfast/operator/lease"
 )
 
-// Exit codes, apart from those of a child of lock.
+// Exit codes, apart from those of a command that lock or elect ran.
 const (
 	exitFailed = 1
 	exitUsage  = 2
 	// exitHeld: the lease is held by somebody else, or the wait for it timed out.
 	exitHeld = 3
+	// exitCannotRun and exitNotFound are about the command of lock and elect, as shells have them.
+	exitCannotRun = 126
+	exitNotFound  = 127
+	// exitSignal and the number of the signal: leasectl was interrupted before it was done.
+	exitSignal = 128
 )
 
 // version is set by the linker: -X main.version=...
@@ -30,24 +36,52 @@ var version string
 func main() { os.Exit(run()) }
 
 func run() int {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	ctx, again, stop := interruptible()
 	defer stop()
-	root := newRoot(os.Stdin, os.Stdout, os.Stderr)
+	root := newRoot(os.Stdin, os.Stdout, os.Stderr, again)
 	root.Version = buildinfo.Version(version)
 	err := root.ExecuteContext(ctx)
 	var child *childError
-	if errors.As(err, &child) {
+	var interrupted *signalError
+	switch {
+	case errors.As(err, &child):
 		return child.code
-	}
-	if err != nil {
+	case err != nil && errors.As(context.Cause(ctx), &interrupted):
+		fmt.Fprintln(os.Stderr, "leasectl:", interrupted)
+		return exitSignal + int(interrupted.signal)
+	case err != nil:
 		fmt.Fprintln(os.Stderr, "leasectl:", readable(err))
 	}
 	return exitCode(err)
 }
 
+// signalError is why a context ended.
+type signalError struct{ signal syscall.Signal }
+
+func (e *signalError) Error() string { return "interrupted (" + e.signal.String() + ")" }
+
+// interruptible returns a context that ends with the first signal that asks us to stop, and a channel that is closed by the second. A third one
+// does what it does to any process.
+func interruptible() (ctx context.Context, again <-chan struct{}, stop func()) {
+	ctx, cancel := context.WithCancelCause(context.Background())
+	signals, second := make(chan os.Signal, 2), make(chan struct{})
+	signal.Notify(signals, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
+	go func() {
+		first := <-signals
+		if number, ok := first.(syscall.Signal); ok {
+			cancel(&signalError{number})
+		}
+		<-signals
+		signal.Stop(signals)
+		close(second)
+	}()
+	return ctx, second, func() { cancel(nil) }
+}
+
 func exitCode(err error) int {
 	var held *lease.HeldError
 	var usage *usageError
+	var command *commandError
 	switch {
 	case err == nil:
 		return 0
@@ -55,6 +89,10 @@ func exitCode(err error) int {
 		return exitHeld
 	case errors.As(err, &usage):
 		return exitUsage
+	case errors.As(err, &command) && errors.Is(err, exec.ErrNotFound):
+		return exitNotFound
+	case errors.As(err, &command):
+		return exitCannotRun
 	}
 	return exitFailed
 }

@@ -28,15 +28,18 @@ type app struct {
 	tls      leasetls.Files
 	secure   bool
 	token    string
+	// again is closed when we are asked a second time to stop.
+	again <-chan struct{}
 }
 
-func newRoot(in io.Reader, out, errOut io.Writer) *cobra.Command {
-	a := &app{in: in, out: out, err: errOut}
+func newRoot(in io.Reader, out, errOut io.Writer, again <-chan struct{}) *cobra.Command {
+	a := &app{in: in, out: out, err: errOut, again: again}
 	root := &cobra.Command{
 		Use:   "leasectl",
 		Short: "Work with leases",
 		Long: "Work with leases of a Holdfast lease service.\n\n" +
-			"Exit codes: 0 done, 1 failed, 2 wrong usage, 3 the lease is held by somebody else; lock and elect exit with the code of their command.",
+			"Exit codes: 0 done, 1 failed, 2 wrong usage, 3 the lease is held by somebody else; lock and elect exit with the code of their command,\n" +
+			"126 if it cannot be run, 127 if it is not found; 128+n interrupted by signal n before the command ran.",
 		SilenceUsage:  true,
 		SilenceErrors: true,
 		PersistentPreRunE: func(*cobra.Command, []string) error {
