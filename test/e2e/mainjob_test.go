@@ -20,6 +20,7 @@ import (
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -184,9 +185,10 @@ func nextLeaseImage(t *testing.T, env environment, tc *testCluster) string {
 
 func (j *mainJob) addAndRemoveTenant(t *testing.T) {
 	ctx := t.Context()
-	other := j.tenant.with(tenant{"name": "team-late", "replicas": 1})
+	other := j.tenant.with(tenant{"name": "team-late", "replicas": 1, "auth": map[string]any{"tokenReview": true}})
 	delete(other, "namespace")
 	delete(other, "image")
+	operators := j.operatorPods(t)
 	j.stack.setTenants(t, j.tenant, other)
 	j.stack.up().must(t)
 	outputs, ok := j.stack.outputs(t)["tenants"].(map[string]any)["team-late"].(map[string]any)
@@ -197,15 +199,38 @@ func (j *mainJob) addAndRemoveTenant(t *testing.T) {
 	_, err := late.acquire(ctx, "jobs/nightly", "late", 30*time.Second)
 	require.NoError(t, err, "the new tenant's leases are its own")
 	j.refuseStrangers(t, clientTLS(t, j.cluster, key), key)
+	j.useTokens(t, key, fmt.Sprint(outputs["endpoint"]))
 
 	j.wallOff(t, namespace, fmt.Sprint(outputs["name"]), fmt.Sprint(outputs["endpoint"]))
 
+	// An object that the stack knows nothing of, and whose finalizer keeps the namespace until the operator removes it.
+	require.NoError(t, j.cluster.client.Create(ctx, &v1alpha1.ZooKeeperConfig{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "flag", Finalizers: []string{v1alpha1.FinalizerZnode}},
+		Spec: v1alpha1.ZooKeeperConfigSpec{
+			Path: "/flag", StringData: new(string), Connection: &v1alpha1.ZooKeeperConnection{ConnectString: "nowhere.invalid:2181"},
+			ACL: []v1alpha1.ZnodeACL{{Scheme: "world", ID: "anyone", Perms: "cdrwa"}},
+		},
+	}))
 	before := j.podUIDs(t)
 	j.stack.setTenants(t, j.tenant)
 	j.stack.up().must(t)
+	require.Equal(t, operators, j.operatorPods(t), "tenants come and go without a restart of the operator")
 	err = j.cluster.client.Get(ctx, types.NamespacedName{Name: namespace}, &corev1.Namespace{})
 	require.True(t, apierrors.IsNotFound(err), "the removed tenant's namespace: %v", err)
 	require.Equal(t, before, j.podUIDs(t), "removing a tenant restarted another one's pods")
+}
+
+// operatorPods are the UIDs of the operator's pods.
+func (j *mainJob) operatorPods(t *testing.T) []types.UID {
+	t.Helper()
+	var pods corev1.PodList
+	require.NoError(t, j.cluster.client.List(t.Context(), &pods, client.InNamespace(operatorNamespace)))
+	var uids []types.UID
+	for i := range pods.Items {
+		uids = append(uids, pods.Items[i].UID)
+	}
+	require.NotEmpty(t, uids)
+	return uids
 }
 
 // refuseStrangers sees that the first tenant's lease service answers neither without a certificate nor with another tenant's.

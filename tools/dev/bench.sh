@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# `make bench`: measure the lease service against etcd's own locks and raw puts, write the results to bench.json in the state
-# folder and the table to docs/performance.md. With arguments it only looks: they go to the program, and the page stays as it is.
+# `make bench`: measure the lease service against etcd's own locks and raw puts, and the operator's znodes against bare clients;
+# write the results to the state folder and the tables to docs/performance.md. With arguments it only looks at the lease service:
+# they go to the program, and the page stays as it is.
 #
 #   tools/dev/bench.sh -quick            less than a minute
 #   tools/dev/bench.sh -only L1,L5       some figures
@@ -18,3 +19,11 @@ results=(-json "$state/bench.json")
 # The data of etcd belongs on a disk: a temporary folder in memory would make every sync free.
 "$root/bin/bench-lease" -lease-service "$root/bin/lease-service" -dir "$state" "${results[@]}" "$@"
 note "results: $state/bench.json"
+# Arguments are for the lease service alone.
+(($#)) && exit 0
+tools/debian-packages.sh zookeeper
+KUBEBUILDER_ASSETS=$(tools/build.sh kubernetes)
+export KUBEBUILDER_ASSETS
+step 'Measuring znodes'
+go run ./operator/internal/bench/zookeeper -json "$state/bench-zookeeper.json" -docs docs/performance.md
+note "results: $state/bench-zookeeper.json"

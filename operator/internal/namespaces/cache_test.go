@@ -255,6 +255,39 @@ func TestNamespacesComeAndGoByTheirMarkers(t *testing.T) {
 	require.NoError(t, w.readable(first), "the metric has what is watched, and no more")
 }
 
+// A marker that goes too early (nobody orders what two Applications of Argo CD prune) leaves no finalizer behind that nobody
+// would remove.
+func TestANamespaceIsKeptWhileItsFinalizersNeedIt(t *testing.T) {
+	w := newWorld(t)
+	own, space := w.namespace(), w.namespace()
+	w.allow(own)
+	w.allow(space)
+	marker := w.configMap(own, "watch", map[string]string{crds.WatchLabel: space})
+	held := w.configMap(space, "held", nil)
+	held.Finalizers = []string{"dist.system/test"}
+	require.NoError(t, w.admin.Update(w.ctx, held))
+	w.run(own)
+	require.NoError(t, w.admin.Delete(w.ctx, marker))
+	w.eventually("it is said to be kept", func() error {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		if !bytes.Contains(w.logs.Bytes(), []byte("until its finalizers are gone")) {
+			return errors.New("not said")
+		}
+		return nil
+	})
+	require.True(t, w.cache.Watches(space))
+	require.NoError(t, w.get(held))
+	held.Finalizers = nil
+	require.NoError(t, w.admin.Update(w.ctx, held))
+	w.eventually("it is let go", func() error {
+		if w.cache.Watches(space) {
+			return errors.New("still watched")
+		}
+		return nil
+	})
+}
+
 func TestANamespaceThatDoesNotExistYet(t *testing.T) {
 	w := newWorld(t)
 	own := w.namespace()

@@ -3,7 +3,9 @@ package namespaces
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -21,10 +23,11 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 
 	"github.com/holdfast-io/holdfast/crds"
+	"github.com/holdfast-io/holdfast/operator/api/v1alpha1"
 )
 
-// retryAdd is the time to the next try when a namespace could not be added.
-const retryAdd = 10 * time.Second
+// retryAdjust is the time to the next try when a namespace could not be added, or is still needed.
+const retryAdjust = 10 * time.Second
 
 // Start runs the cache until ctx ends.
 func (c *Cache) Start(ctx context.Context) error {
@@ -98,12 +101,15 @@ func (c *Cache) follow(ctx context.Context) error {
 	}
 	var loaded sync.Once
 	for {
-		again := time.NewTimer(retryAdd)
-		if err := c.adjust(markers.Lister()); err != nil {
-			c.options.Log.Error(err, "a namespace cannot be added; it is tried again", "after", retryAdd)
+		again := time.NewTimer(retryAdjust)
+		needed, err := c.adjust(ctx, markers.Lister())
+		if err != nil {
+			c.options.Log.Error(err, "a namespace cannot be added; it is tried again", "after", retryAdjust)
 		} else {
-			again.Stop()
 			loaded.Do(func() { close(c.loaded) })
+		}
+		if err == nil && !needed {
+			again.Stop()
 		}
 		select {
 		case <-ctx.Done():
@@ -116,11 +122,12 @@ func (c *Cache) follow(ctx context.Context) error {
 	}
 }
 
-// adjust makes the namespaces those that were given and those that the markers name.
-func (c *Cache) adjust(markers listers.ConfigMapLister) error {
+// adjust makes the namespaces those that were given and those that the markers name. One that no marker names any more is
+// kept while objects in it have a finalizer of ours: nobody else would remove that. Needed tells that there is such a one.
+func (c *Cache) adjust(ctx context.Context, markers listers.ConfigMapLister) (needed bool, err error) {
 	found, err := markers.List(labels.Everything())
 	if err != nil {
-		return err
+		return false, err
 	}
 	want := sets.New(c.options.Given...)
 	for _, marker := range found {
@@ -131,16 +138,38 @@ func (c *Cache) adjust(markers listers.ConfigMapLister) error {
 	have := sets.KeySet(c.spaces)
 	c.mu.RUnlock()
 	for _, name := range sets.List(have.Difference(want)) {
+		if holder := c.holder(ctx, name); holder != "" {
+			needed = true
+			c.options.Log.Info("a namespace that is no longer to be watched is watched until its finalizers are gone", "namespace", name, "object", holder)
+			continue
+		}
 		c.drop(name)
 		c.options.Log.Info("a namespace is no longer watched", "namespace", name)
 	}
 	for _, name := range sets.List(want.Difference(have)) {
 		if err := c.add(name); err != nil {
-			return err
+			return needed, err
 		}
 		c.options.Log.Info("a namespace is watched", "namespace", name)
 	}
-	return nil
+	return needed, nil
+}
+
+// holder names an object of a namespace that has a finalizer of ours, or is empty.
+func (c *Cache) holder(ctx context.Context, name string) string {
+	c.mu.RLock()
+	s := c.spaces[name]
+	kinds := slices.Collect(maps.Values(c.kinds))
+	c.mu.RUnlock()
+	for _, each := range kinds {
+		for _, raw := range c.last(ctx, s, each.obj) {
+			obj, ok := raw.(client.Object)
+			if ok && slices.ContainsFunc(obj.GetFinalizers(), func(f string) bool { return strings.HasPrefix(f, v1alpha1.GroupVersion.Group+"/") }) {
+				return fmt.Sprintf("%T %s", obj, obj.GetName())
+			}
+		}
+	}
+	return ""
 }
 
 // add adds a namespace, with all that was asked of the others.
@@ -207,7 +236,7 @@ func (c *Cache) drop(name string) {
 	s.stop()
 	<-s.done
 	for _, each := range kinds {
-		for _, obj := range c.last(s, each.obj) {
+		for _, obj := range c.last(context.Background(), s, each.obj) {
 			for _, handler := range handlers[each] {
 				handler.OnDelete(obj)
 			}
@@ -215,8 +244,8 @@ func (c *Cache) drop(name string) {
 	}
 }
 
-// last are the objects of a kind that a namespace had when it was dropped.
-func (c *Cache) last(s *space, obj client.Object) []runtime.Object {
+// last are the objects of a kind that a namespace has, or had when it was dropped.
+func (c *Cache) last(ctx context.Context, s *space, obj client.Object) []runtime.Object {
 	gvk, err := apiutil.GVKForObject(obj, c.base.Scheme)
 	if err != nil {
 		return nil
@@ -226,7 +255,7 @@ func (c *Cache) last(s *space, obj client.Object) []runtime.Object {
 		return nil
 	}
 	list, ok := raw.(client.ObjectList)
-	if !ok || s.cache.List(context.Background(), list) != nil {
+	if !ok || s.cache.List(ctx, list) != nil {
 		return nil
 	}
 	items, err := meta.ExtractList(list)

@@ -87,6 +87,11 @@ type Plan[T Object] struct {
 	// the reconciler's. Nil changes nothing.
 	Status func(obj T)
 
+	// Progress tells that, while the object is Reconciling, the status differs from the one before in nothing that somebody has
+	// to learn at once. Such a status is written two seconds after the last one, so that a rollout that takes a moment is one
+	// write and not one for each of its steps. False: every status is written at once.
+	Progress bool
+
 	// Conditions are further conditions of the kind, complete but for generation and time. One that was there
 	// before and is not listed is removed: a missing condition means Unknown.
 	Conditions []metav1.Condition

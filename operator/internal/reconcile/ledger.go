@@ -35,6 +35,7 @@ type ledger struct {
 	mu     sync.Mutex
 	writes map[types.NamespacedName]map[objectKey]written // by owner
 	vain   map[types.NamespacedName]map[objectKey]string  // by owner; the state and the intent
+	status map[types.NamespacedName]time.Time             // of the last status of an owner that makes progress
 }
 
 type written struct {
@@ -45,7 +46,10 @@ type written struct {
 }
 
 func newLedger() *ledger {
-	return &ledger{writes: map[types.NamespacedName]map[objectKey]written{}, vain: map[types.NamespacedName]map[objectKey]string{}}
+	return &ledger{
+		writes: map[types.NamespacedName]map[objectKey]written{}, vain: map[types.NamespacedName]map[objectKey]string{},
+		status: map[types.NamespacedName]time.Time{},
+	}
 }
 
 // wrote records that an object is at a resource version since our write.
@@ -119,6 +123,28 @@ func (l *ledger) forget(owner types.NamespacedName) {
 	defer l.mu.Unlock()
 	delete(l.writes, owner)
 	delete(l.vain, owner)
+	delete(l.status, owner)
+}
+
+// pace is the least time between two statuses that say only how far something has got.
+const pace = 2 * time.Second
+
+// paced is the time that such a status still has to wait. The process that wrote the last one is gone: none.
+func (l *ledger) paced(owner types.NamespacedName, now time.Time) time.Duration {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return max(0, l.status[owner].Add(pace).Sub(now))
+}
+
+// stated records that the status of an owner was written, and whether it goes on to make progress.
+func (l *ledger) stated(owner types.NamespacedName, moving bool, now time.Time) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if moving {
+		l.status[owner] = now
+	} else {
+		delete(l.status, owner)
+	}
 }
 
 // inVain records that a change had no effect.

@@ -11,6 +11,7 @@ import (
 type Metrics struct {
 	writes   *prometheus.CounterVec
 	verdicts *prometheus.CounterVec
+	decided  *prometheus.CounterVec
 }
 
 // NewMetrics registers the counters, or finds them when an earlier call registered them there.
@@ -25,7 +26,12 @@ func NewMetrics(registerer prometheus.Registerer) (*Metrics, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Metrics{writes: writes, verdicts: verdicts}, nil
+	decided, err := counter(registerer, "holdfast_decisions_total",
+		"Decisions that a person would ask about, by the kind and the namespace of the object, and the reason of the event that tells of it.", "kind", "namespace", "reason")
+	if err != nil {
+		return nil, err
+	}
+	return &Metrics{writes: writes, verdicts: verdicts, decided: decided}, nil
 }
 
 func counter(registerer prometheus.Registerer, name, help string, labels ...string) (*prometheus.CounterVec, error) {
@@ -52,5 +58,11 @@ func (m *Metrics) wrote(kind, verb, resource string) {
 func (m *Metrics) judged(kind string, verdict Verdict) {
 	if m != nil {
 		m.verdicts.WithLabelValues(kind, string(verdict)).Inc()
+	}
+}
+
+func (m *Metrics) told(kind, namespace, reason string) {
+	if m != nil {
+		m.decided.WithLabelValues(kind, namespace, reason).Inc()
 	}
 }

@@ -37,6 +37,9 @@ func (r *Reconciler[T, O]) report(ctx context.Context, p *pass[T, O], outcome er
 	}
 
 	r.describe(p, judgement)
+	if wait := r.pace(p, judgement); wait > 0 {
+		return ctrl.Result{RequeueAfter: sooner(wait, sooner(judgement.RequeueAfter, p.plan.RequeueAfter))}, nil
+	}
 	changed, err := r.writeStatus(ctx, p)
 	if outdated := new(*errOutdated); errors.As(err, outdated) {
 		p.log.V(1).Info("the status was decided on an outdated state and is computed again", "cause", err.Error())
@@ -45,8 +48,21 @@ func (r *Reconciler[T, O]) report(ctx context.Context, p *pass[T, O], outcome er
 	if err != nil {
 		return ctrl.Result{}, errors.Join(judgement.Err, err)
 	}
+	if changed {
+		r.ledger.stated(p.req.NamespacedName, p.plan.Progress && judgement.Verdict == Waiting, p.now)
+	}
 	r.tell(p, judgement, changed)
 	return r.next(p, judgement)
+}
+
+// pace is the time that the status has to wait, since it says only how far something has got and another one was written a
+// moment ago. A status that is Ready, Stalled or Unknown, or of another generation, and one with something to tell never wait.
+func (r *Reconciler[T, O]) pace(p *pass[T, O], judgement Judgement) time.Duration {
+	moving := conditions.Get(p.before, v1alpha1.ConditionReconciling) != nil && p.before.GetObservedGeneration() == p.obj.GetGeneration()
+	if !p.plan.Progress || judgement.Verdict != Waiting || !moving || len(p.plan.Events) > 0 {
+		return 0
+	}
+	return r.ledger.paced(p.req.NamespacedName, p.now)
 }
 
 // gone tells whether the pass removed the last finalizer, so that there is no status to write.
@@ -119,7 +135,8 @@ func (r *Reconciler[T, O]) writeStatus(ctx context.Context, p *pass[T, O]) (bool
 }
 
 // tell logs the verdict and emits the events of a pass whose status was written. A pass that changed no status emits
-// none: it decided nothing new. A crash between the status and the events loses them; the other order would repeat
+// none: it decided nothing new. An object whose first status is Ready has no event for that beside those of its kind: ten
+// thousand new objects are ten thousand writes less. A crash between the status and the events loses them; the other order would repeat
 // them, and tell of what did not happen.
 func (r *Reconciler[T, O]) tell(p *pass[T, O], judgement Judgement, changed bool) {
 	level := 1
@@ -136,6 +153,10 @@ func (r *Reconciler[T, O]) tell(p *pass[T, O], judgement Judgement, changed bool
 	}
 	for _, event := range p.plan.Events {
 		r.emit(p, event)
+		r.deps.Metrics.told(r.kind.Name, p.req.Namespace, event.Reason)
+	}
+	if old == nil && judgement.Verdict == Done && len(p.plan.Events) > 0 {
+		return // what was done for it says that it is done
 	}
 	if differs(old, now) {
 		r.emit(p, Event{Type: judgement.EventType, Reason: now.Reason, Message: now.Message})

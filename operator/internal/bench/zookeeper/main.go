@@ -7,7 +7,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"flag"
 	"fmt"
@@ -32,6 +31,8 @@ type options struct {
 	endToEnd bool
 	// profile takes a CPU profile of the run. Empty: none does.
 	profile string
+	// docs is a page whose table of figures is written. Empty: none is.
+	docs string
 	// file takes the figures as JSON. Empty: none does.
 	file string
 }
@@ -43,6 +44,7 @@ func main() {
 	flag.IntVar(&o.workers, "workers", 256, "requests under way at the same time, on either side")
 	flag.BoolVar(&o.endToEnd, "operator", true, "measure the operator with a real API server, too")
 	flag.StringVar(&o.profile, "cpuprofile", "", "file that takes a CPU profile of the run")
+	flag.StringVar(&o.docs, "docs", "", "page whose table of figures is written")
 	flag.StringVar(&o.file, "json", "", "file that takes the figures as JSON")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
@@ -92,14 +94,10 @@ func run(ctx context.Context, o options, out io.Writer) error {
 		}
 		return nil
 	})
-	if err != nil || o.file == "" {
-		return err
-	}
-	content, err := json.MarshalIndent(r.figures, "", "  ")
 	if err != nil {
 		return err
 	}
-	return os.WriteFile(o.file, append(content, '\n'), 0o644)
+	return errors.Join(r.writeJSON(o.file), r.writePage(o.docs, o))
 }
 
 // profiled starts a CPU profile, and returns what ends it.

@@ -68,6 +68,7 @@ func decide(ls *v1alpha1.LeaseService, observed Observation, settings desired.Se
 		plan.Conditions = append(plan.Conditions, pendingCondition(pending))
 	}
 	plan.Events = eventsOf(&ls.Status, &status)
+	plan.Progress = status.Leader == ls.Status.Leader
 	plan.Unready = unready(ls, observed, &status, now)
 	plan.Message = fmt.Sprintf("%d of %d pods are ready", status.ReadyReplicas, desired.Replicas(ls))
 	if unheard := unheardPods(observed); unheard > 0 {

@@ -276,6 +276,9 @@ func (g *gatherer) assign() {
 	if !ok {
 		return
 	}
+	if g.out.record != nil {
+		*g.out.record = claim.Moved(g.out.node, *g.out.record)
+	}
 	g.memory.with(g.key, func(r *remembered) { g.out.denied = r.denied == text })
 	g.out.claimed = !g.out.denied && claim.Covers(connect, path, g.out.node, g.recordForClaim())
 }

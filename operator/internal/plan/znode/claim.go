@@ -5,6 +5,7 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
+	"io"
 
 	"github.com/holdfast-io/holdfast/operator/internal/zookeeper/zktypes"
 )
@@ -40,7 +41,7 @@ func NewClaim(connect, path string, want Want, record *Record) Claim {
 func NewChange(connect, path string, want Want, node zktypes.Node, record *Record) Claim {
 	out := Claim{
 		Connect: connect, Path: path,
-		Sets: fmt.Sprintf("%s from %d and %d", contentOf(want.Sum, want.ACL), node.Version, node.Aversion),
+		Sets: fmt.Sprintf(setsFormat, dataOf(want.Sum), listOf(want.ACL), node.Version, node.Aversion),
 	}
 	if record != nil {
 		out.After = FormatZxid(record.Czxid)
@@ -88,12 +89,51 @@ func (c Claim) Covers(connect, path string, node zktypes.Node, record *Record) b
 	return c.Content != "" && node.Untouched() && !node.Hidden && c.Content == contentOf(node.Sum, node.ACL)
 }
 
+// setsFormat is what Claim.Sets is written and read by: data, list, and the versions of both before.
+const setsFormat = "%s %s from %d and %d"
+
+// Moved returns a record with the versions that the change has left behind which the claim names, as far as it was made: a
+// crash may have come between it and the record. Without this, an object that was changed again meanwhile would take its own
+// change for somebody else's, and report it for ever when that is its policy.
+func (c Claim) Moved(node zktypes.Node, record Record) Record {
+	var data, list string
+	var version, aversion int32
+	if _, err := fmt.Sscanf(c.Sets, setsFormat, &data, &list, &version, &aversion); err != nil ||
+		c.Takes != "" || c.After != FormatZxid(record.Czxid) || node.Czxid != record.Czxid || node.Hidden {
+		return record
+	}
+	// Either part may have been as wanted before, or have been set by a change before this one.
+	if (node.Version == version || node.Version == version+1) && dataOf(node.Sum) == data {
+		record.Version = node.Version
+	}
+	if (node.Aversion == aversion || node.Aversion == aversion+1) && listOf(node.ACL) == list {
+		record.Aversion = node.Aversion
+	}
+	return record
+}
+
 // contentOf is a short hash: it tells contents apart that were not made to collide.
 func contentOf(sum zktypes.Sum, acl []zktypes.ACL) string {
 	hash := sha256.New()
 	hash.Write(sum[:])
-	for _, entry := range zktypes.NormalizeACL(acl) {
-		fmt.Fprintf(hash, "%q %q %d\n", entry.Scheme, entry.ID, entry.Perms)
-	}
+	writeList(hash, acl)
 	return hex.EncodeToString(hash.Sum(nil)[:12])
+}
+
+// dataOf and listOf are such hashes of either part.
+func dataOf(sum zktypes.Sum) string {
+	hash := sha256.Sum256(sum[:])
+	return hex.EncodeToString(hash[:8])
+}
+
+func listOf(acl []zktypes.ACL) string {
+	hash := sha256.New()
+	writeList(hash, acl)
+	return hex.EncodeToString(hash.Sum(nil)[:8])
+}
+
+func writeList(to io.Writer, acl []zktypes.ACL) {
+	for _, entry := range zktypes.NormalizeACL(acl) {
+		fmt.Fprintf(to, "%q %q %d\n", entry.Scheme, entry.ID, entry.Perms)
+	}
 }

@@ -34,6 +34,7 @@ import (
 	v1alpha1 "github.com/holdfast-io/holdfast/operator/api/v1alpha1"
 	"github.com/holdfast-io/holdfast/operator/internal/component"
 	"github.com/holdfast-io/holdfast/operator/internal/controller/zookeeperconfig"
+	"github.com/holdfast-io/holdfast/operator/internal/namespaces"
 	"github.com/holdfast-io/holdfast/operator/internal/plan/znode"
 	"github.com/holdfast-io/holdfast/operator/internal/reconcile/conditions"
 	"github.com/holdfast-io/holdfast/operator/internal/reconcile/testkit"
@@ -127,13 +128,18 @@ func start(t *testing.T, hosts string, settings ...setting) *fixture {
 // handAt is a session of somebody with a credential.
 func handAt(t *testing.T, connect string, credential zookeeper.Credential) *zookeeper.Session {
 	t.Helper()
-	pool := zookeeper.New(poolOptions())
+	return handOf(t, poolOptions(), targetAt(t, connect, credential))
+}
+
+func handOf(t *testing.T, options zookeeper.Options, target zookeeper.Target) *zookeeper.Session {
+	t.Helper()
+	pool := zookeeper.New(options)
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
 		defer cancel()
 		_ = pool.Close(ctx) // a server that was stopped for good does not answer
 	})
-	session, err := pool.Session(targetAt(t, connect, credential))
+	session, err := pool.Session(target)
 	require.NoError(t, err)
 	return session
 }
@@ -178,7 +184,13 @@ func (f *fixture) run(settings ...setting) {
 	require.NoError(f, err)
 	mgr, err := ctrl.NewManager(f.config(), ctrl.Options{
 		Scheme: newScheme(f), Logger: logr.FromSlogHandler(log.Handler()),
-		Cache:      cache.Options{DefaultNamespaces: map[string]cache.Config{f.ns: {}}, ByObject: byObject},
+		Cache: cache.Options{ByObject: byObject},
+		NewCache: func(config *rest.Config, base cache.Options) (cache.Cache, error) {
+			return namespaces.New(config, base, namespaces.Options{
+				Given: []string{f.ns}, Registerer: f.metrics, Log: logr.FromSlogHandler(log.Handler()),
+				ProbeFirst: 50 * time.Millisecond, ProbeMost: time.Second,
+			})
+		},
 		Controller: ctrlconfig.Controller{SkipNameValidation: new(true)},
 		Metrics:    metricsserver.Options{BindAddress: "0"},
 	})
@@ -205,7 +217,7 @@ func (f *fixture) run(settings ...setting) {
 	f.Cleanup(f.stop)
 }
 
-// config connects the operator as somebody who may do in the namespace what the operator is installed with, and no more.
+// config connects the operator as somebody who may do what the operator is installed with, and no more.
 func (f *fixture) config() *rest.Config {
 	f.Helper()
 	meta := metav1.ObjectMeta{Namespace: f.ns, Name: "operator"}
@@ -217,6 +229,11 @@ func (f *fixture) config() *rest.Config {
 		Subjects:   []rbacv1.Subject{{Kind: rbacv1.UserKind, APIGroup: rbacv1.GroupName, Name: "operator-of-" + f.ns}},
 	}
 	require.NoError(f, client.IgnoreAlreadyExists(f.client.Create(f.ctx, binding)))
+	cluster := metav1.ObjectMeta{Name: "operator-of-" + f.ns}
+	require.NoError(f, client.IgnoreAlreadyExists(f.client.Create(f.ctx, &rbacv1.ClusterRole{ObjectMeta: cluster, Rules: crds.ClusterRules()})))
+	require.NoError(f, client.IgnoreAlreadyExists(f.client.Create(f.ctx, &rbacv1.ClusterRoleBinding{
+		ObjectMeta: cluster, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: cluster.Name}, Subjects: binding.Subjects,
+	})))
 	config := rest.CopyConfig(env.Config)
 	config.Impersonate = rest.ImpersonationConfig{UserName: "operator-of-" + f.ns}
 	return config
