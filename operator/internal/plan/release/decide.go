@@ -88,6 +88,10 @@ func decide(spec *v1alpha1.ReleaseGuardSpec, status *v1alpha1.ReleaseGuardStatus
 	if p.active() {
 		p.advance()
 	}
+	if p.active() {
+		// Events tell of every change; this is for one that was lost.
+		p.due(p.now.Add(seconds(p.spec.HealthIntervalSeconds)))
+	}
 	p.describe()
 	p.putBack()
 	return p.outcome()

@@ -1,0 +1,100 @@
+package acceptance_test
+
+import (
+	"context"
+	"crypto/sha1"
+	"encoding/hex"
+
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/holdfast-io/holdfast/operator/internal/argocd"
+)
+
+const repository = "https://git.example.com/tenants"
+
+// applicationCRD is Argo CD's definition as far as the guard is concerned: no status subresource, and fields that the
+// guard's types don't have.
+func applicationCRD() *apiextensionsv1.CustomResourceDefinition {
+	return &apiextensionsv1.CustomResourceDefinition{
+		ObjectMeta: metav1.ObjectMeta{Name: "applications.argoproj.io"},
+		Spec: apiextensionsv1.CustomResourceDefinitionSpec{
+			Group: "argoproj.io", Scope: apiextensionsv1.NamespaceScoped,
+			Names: apiextensionsv1.CustomResourceDefinitionNames{Plural: "applications", Singular: "application", Kind: "Application", ListKind: "ApplicationList"},
+			Versions: []apiextensionsv1.CustomResourceDefinitionVersion{{
+				Name: "v1alpha1", Served: true, Storage: true,
+				Schema: &apiextensionsv1.CustomResourceValidation{OpenAPIV3Schema: &apiextensionsv1.JSONSchemaProps{
+					Type: "object", XPreserveUnknownFields: new(true), Required: []string{"spec"},
+					Properties: map[string]apiextensionsv1.JSONSchemaProps{
+						"spec": {Type: "object", XPreserveUnknownFields: new(true), Required: []string{"destination", "project"}, Properties: map[string]apiextensionsv1.JSONSchemaProps{
+							"project": {Type: "string"}, "destination": {Type: "object", XPreserveUnknownFields: new(true)},
+							"source": {Type: "object", XPreserveUnknownFields: new(true), Required: []string{"repoURL"}, Properties: map[string]apiextensionsv1.JSONSchemaProps{
+								"repoURL": {Type: "string"}, "targetRevision": {Type: "string"},
+							}},
+						}},
+					},
+				}},
+			}},
+		},
+	}
+}
+
+func commitOf(revision string) string {
+	sum := sha1.Sum([]byte(revision))
+	return hex.EncodeToString(sum[:])
+}
+
+// argoCD makes one step of Argo CD with each application of a namespace that needs one: it compares, begins a sync, ends it.
+// broken tells how an application is at a revision: its health instead of Healthy.
+func argoCD(broken func(app, revision string) string) func(context.Context, client.Client, string) error {
+	return func(ctx context.Context, c client.Client, namespace string) error {
+		list := &argocd.ApplicationList{}
+		if err := c.List(ctx, list, client.InNamespace(namespace)); err != nil {
+			return err
+		}
+		for i := range list.Items {
+			app := &list.Items[i]
+			before := app.DeepCopy()
+			if step(app, broken(app.Name, app.Spec.Source.TargetRevision)) {
+				if err := c.Patch(ctx, app, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}), client.FieldOwner("argocd-controller")); err != nil {
+					return err
+				}
+			}
+		}
+		return nil
+	}
+}
+
+// now is any time: what counts is that Argo CD looked after a sync ended, which is so for equal ones.
+var now = metav1.Unix(1_700_000_000, 0)
+
+func step(app *argocd.Application, health string) bool {
+	status, source := &app.Status, *app.Spec.Source
+	if health == "" {
+		health = "Healthy"
+	}
+	op := status.OperationState
+	switch {
+	case op != nil && op.Phase == "Terminating":
+		op.Phase, op.FinishedAt = "Failed", &now
+	case status.Sync.ComparedTo.Source.TargetRevision != source.TargetRevision:
+		status.Sync = argocd.SyncStatus{Status: "OutOfSync", ComparedTo: argocd.ComparedTo{Source: source}, Revision: commitOf(source.TargetRevision)}
+		status.ReconciledAt = &now
+	case op != nil && op.Phase == "Running":
+		if health == "Hanging" {
+			return false
+		}
+		op.Phase, op.FinishedAt = "Succeeded", &now
+	case op == nil || op.SyncResult.Source.TargetRevision != source.TargetRevision:
+		status.OperationState = &argocd.OperationState{
+			Phase: "Running", StartedAt: now, Operation: argocd.Operation{Sync: &argocd.SyncOperation{Source: &source}},
+			SyncResult: &argocd.SyncResult{Source: source, Revision: status.Sync.Revision},
+		}
+	case status.Sync.Status != "Synced" || status.Health.Status != health:
+		status.Sync.Status, status.Health.Status = "Synced", health
+	default:
+		return false
+	}
+	return true
+}
