@@ -216,7 +216,7 @@ func TestTheProjectsAllowWhatIsHandedOver(t *testing.T) {
 			Tenant: "search", Service: v1alpha1.LeaseServiceSpec{EtcdEndpoints: []string{"http://etcd:2379"}},
 			Space: &components.TenantSpaceArgs{
 				Quota:       corev1.ResourceList{corev1.ResourcePods: resource.MustParse("3")},
-				TokenReview: true, Limits: &components.TenantLimits{LeaseServices: 1},
+				TokenReview: true, Limits: &components.TenantLimits{},
 				Team: []rbacv1.Subject{{Kind: rbacv1.GroupKind, APIGroup: rbacv1.GroupName, Name: "search-team"}},
 			},
 		})

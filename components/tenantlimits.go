@@ -11,8 +11,6 @@ import (
 // TenantLimits is what the LeaseServices of a namespace may ask for. The zero value keeps them to the operator's image
 // and to etcd keys of their own namespace.
 type TenantLimits struct {
-	// LeaseServices is how many there may be. Zero: any number.
-	LeaseServices int64 `json:"leaseServices,omitempty"`
 	// Replicas of each. Nil: as many as the API allows.
 	Replicas *Range `json:"replicas,omitempty"`
 	// LeaseTTLSeconds of each. Nil: whatever the API allows.

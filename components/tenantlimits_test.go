@@ -75,10 +75,9 @@ func TestNoLimitsStillKeepTheImageAndTheKeys(t *testing.T) {
 func TestTenantSpaceForATeam(t *testing.T) {
 	team := []rbacv1.Subject{{Kind: "Group", APIGroup: rbacv1.GroupName, Name: "team-a"}}
 	s := recordSpace(t, components.TenantSpaceArgs{
-		Tenant: "team-a", Namespace: "apps", Team: team, Limits: &components.TenantLimits{LeaseServices: 2},
+		Tenant: "team-a", Namespace: "apps", Team: team, Limits: &components.TenantLimits{},
 	})
 	s.requireSound()
-	require.Equal(t, map[string]any{"count/leaseservices.dist.system": "2"}, at(s.find("ResourceQuota", "team-a-quota"), "spec", "hard"))
 	binding := s.find("RoleBinding", "team-a-team-rolebinding")
 	require.Equal(t, []any{map[string]any{"kind": "Group", "apiGroup": "rbac.authorization.k8s.io", "name": "team-a"}}, at(binding, "subjects"))
 	rules, _ := at(s.find("Role", "team-a-team-role"), "rules").([]any)

@@ -96,11 +96,11 @@ func tenantSpaceObjects(namespace string, args *TenantSpaceArgs) []child {
 		{"operator-role", role(objectMeta(namespace, operatorName, labels), crds.TenantRules())},
 		{"operator-rolebinding", roleBinding(objectMeta(namespace, operatorName, labels), operatorNamespace)},
 	}
-	if quota := spaceQuota(args); len(quota) > 0 {
+	if len(args.Quota) > 0 {
 		objects = append(objects, child{"quota", &corev1.ResourceQuota{
 			TypeMeta:   kube.Type(corev1.SchemeGroupVersion, "ResourceQuota"),
 			ObjectMeta: objectMeta(namespace, "tenant", labels),
-			Spec:       corev1.ResourceQuotaSpec{Hard: quota},
+			Spec:       corev1.ResourceQuotaSpec{Hard: args.Quota},
 		}})
 	}
 	return append(objects, teamObjects(namespace, args)...)

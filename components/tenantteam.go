@@ -1,9 +1,7 @@
 package components
 
 import (
-	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
 
 	"github.com/holdfast-io/holdfast/components/kube"
 	"github.com/holdfast-io/holdfast/operator/api/v1alpha1"
@@ -11,9 +9,6 @@ import (
 
 // teamName is the name of the objects that let a team keep its tenant by itself.
 const teamName = "holdfast-team"
-
-// countLeaseServices is the entry of a quota that counts LeaseServices.
-const countLeaseServices corev1.ResourceName = "count/leaseservices.dist.system"
 
 // teamObjects let the team manage the custom resources of its namespace, within limits, and see what becomes of them.
 // Nothing else: no Secrets, no Roles, nothing outside of the namespace.
@@ -45,17 +40,4 @@ func teamRules() []rbacv1.PolicyRule {
 		{APIGroups: []string{""}, Resources: []string{"pods/log"}, Verbs: []string{"get"}},
 		{APIGroups: []string{"apps"}, Resources: []string{"statefulsets"}, Verbs: read},
 	}
-}
-
-// spaceQuota is the quota of a namespace, with its limit of LeaseServices in it.
-func spaceQuota(args *TenantSpaceArgs) corev1.ResourceList {
-	quota := args.Quota.DeepCopy()
-	if args.Limits == nil || args.Limits.LeaseServices == 0 {
-		return quota
-	}
-	if quota == nil {
-		quota = corev1.ResourceList{}
-	}
-	quota[countLeaseServices] = *resource.NewQuantity(args.Limits.LeaseServices, resource.DecimalSI)
-	return quota
 }

@@ -35,7 +35,6 @@ type Subject struct {
 
 const (
 	maxSubjectName = 253
-	maxServices    = 1000
 	maxTTLSeconds  = 86400
 )
 
@@ -59,7 +58,6 @@ func selfServiceSchema(spec apiextensionsv1.JSONSchemaProps) apiextensionsv1.JSO
 		"useDevEtcd":    configschema.Boolean(),
 		"etcdEndpoints": endpoints,
 		"limits": *configschema.Object(nil, configschema.Properties{
-			"leaseServices":   configschema.Integer(1, maxServices),
 			"replicas":        bounds(*spec.Properties["replicas"].Maximum),
 			"leaseTTLSeconds": bounds(maxTTLSeconds),
 			"images":          configschema.List(new(configschema.Text(configschema.MaxImageLength))),
@@ -155,7 +153,7 @@ func (d *deployment) deploySelfService() error {
 	return nil
 }
 
-// spaceFolders are the folders of the rendered manifests of the spaces; their limits, which have no namespace, are elsewhere.
+// spaceFolders are the folders of the rendered manifests of the spaces.
 func (c *Config) spaceFolders() []string {
 	var folders []string
 	for i := range c.SelfService {

@@ -15,7 +15,7 @@ import (
 const aSpace = `[{
 	"name": "team-b", "namespace": "apps", "useDevEtcd": true, "quota": {"pods": 8},
 	"team": [{"kind": "ServiceAccount", "name": "deployer", "namespace": "ci"}, {"kind": "Group", "name": "team-b"}],
-	"limits": {"leaseServices": 2, "replicas": {"max": 3}}
+	"limits": {"replicas": {"max": 3}}
 }]`
 
 const devEtcd = `{"image": "holdfast.local/etcd:dev"}`

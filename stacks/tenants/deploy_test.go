@@ -15,8 +15,8 @@ import (
 
 // aSpace is the platform's output selfService, as its stack exports it.
 const aSpace = `{"team-b": {
-	"namespace": "apps", "etcdEndpoints": ["https://etcd:2379"], "quota": {"pods": "4", "limits.memory": "1Gi"},
-	"limits": {"leaseServices": 2, "replicas": {"max": 3}, "leaseTTLSeconds": {"min": 5}, "etcdEndpoints": ["https://etcd:2379"]}
+	"namespace": "apps", "etcdEndpoints": ["https://etcd:2379"], "quota": {"pods": "4", "limits.memory": "1Gi", "count/leaseservices.dist.system": "2"},
+	"limits": {"replicas": {"max": 3}, "leaseTTLSeconds": {"min": 5}, "etcdEndpoints": ["https://etcd:2379"]}
 }, "team-c": {"namespace": "team-c", "limits": {}}}`
 
 // engine has the platform's outputs, and records what is registered.
@@ -90,10 +90,10 @@ func TestDeployRefusesWhatThePlatformDoesNotAllow(t *testing.T) {
 			`tenants[0] (a): etcdEndpoints[0]: "http://mine:1" is not allowed; allowed: https://etcd:2379`,
 		}},
 		{"more than the quota holds", `[{"name": "a", "replicas": 3, ` + memory + `}, {"name": "b", "replicas": 2, ` + memory + `}]`, []string{
-			"tenants: ask for 5 replicas together, but the quota of apps is 4 pods",
+			"tenants: are 5 pods together, but the quota of the namespace apps is 4",
 		}},
 		{"too many", `[{"name": "a", ` + memory + `}, {"name": "b", ` + memory + `}, {"name": "c", ` + memory + `}]`, []string{
-			"tenants: has 3 items, above 2, the most that the platform allows",
+			"tenants: are 3 LeaseServices together, but the quota of the namespace apps is 2",
 		}},
 		{"what the quota counts is not declared", `[{"name": "a"}]`, []string{
 			"tenants[0] (a): resources: must set limits.memory, which the platform's quota counts: pods without it are refused",

@@ -11,6 +11,9 @@ import (
 	"github.com/holdfast-io/holdfast/stacks/internal/selfservice"
 )
 
+// countLeaseServices is the entry of a quota that counts LeaseServices.
+const countLeaseServices corev1.ResourceName = "count/leaseservices.dist.system"
+
 // within returns the specs of the tenants' LeaseServices, with what the platform gives them, or a [ConfigError] with
 // everything that the platform does not allow.
 func within(config *Config, space *selfservice.Space) ([]v1alpha1.LeaseServiceSpec, error) {
@@ -40,20 +43,18 @@ func within(config *Config, space *selfservice.Space) ([]v1alpha1.LeaseServiceSp
 // together checks what the tenants have in common.
 func together(config *Config, space *selfservice.Space) []configschema.Problem {
 	var problems []configschema.Problem
-	if most := space.Limits.LeaseServices; most > 0 && int64(len(config.Tenants)) > most {
-		problems = append(problems, configschema.Problem{
-			Path: "tenants", Message: fmt.Sprintf("has %d items, above %d, the most that the platform allows", len(config.Tenants), most),
-		})
+	check := func(resource corev1.ResourceName, count int64, what string) {
+		if most, counted := space.Quota[resource]; counted && count > most.Value() {
+			problems = append(problems, configschema.Problem{Path: "tenants", Message: fmt.Sprintf(
+				"are %d %s together, but the quota of the namespace %s is %s", count, what, space.Namespace, most.String())})
+		}
 	}
-	var pods int64
+	var replicas int64
 	for i := range config.Tenants {
-		pods += int64(max(config.Tenants[i].Replicas, v1alpha1.DefaultReplicas))
+		replicas += int64(max(config.Tenants[i].Replicas, v1alpha1.DefaultReplicas))
 	}
-	if most, counted := space.Quota[corev1.ResourcePods]; counted && pods > most.Value() {
-		problems = append(problems, configschema.Problem{
-			Path: "tenants", Message: fmt.Sprintf("ask for %d replicas together, but the quota of %s is %s pods", pods, space.Namespace, most.String()),
-		})
-	}
+	check(corev1.ResourcePods, replicas, "pods")
+	check(countLeaseServices, int64(len(config.Tenants)), "LeaseServices")
 	return problems
 }
 

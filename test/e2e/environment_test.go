@@ -20,6 +20,7 @@ type environment struct {
 	kubeBin, netpolBin, ownBin           string // folders of binaries
 	pulumiBin                            string // empty when pulumi is installed
 	argocdBin, fluxBin                   string // folders of binaries and CRDs
+	languagesBin                         string // what the tests of other languages need, and no others
 	images                               string // folder of image archives
 	operatorImage, leaseImage, etcdImage string
 }
@@ -41,6 +42,7 @@ func loadEnvironment(t *testing.T) environment {
 		pulumiBin:     os.Getenv("HOLDFAST_PULUMI_BIN"),
 		argocdBin:     get("HOLDFAST_ARGOCD_BIN"),
 		fluxBin:       get("HOLDFAST_FLUX_BIN"),
+		languagesBin:  os.Getenv("HOLDFAST_LANGUAGES_BIN"),
 		images:        get("HOLDFAST_IMAGES"),
 		operatorImage: get("HOLDFAST_OPERATOR_IMAGE"),
 		leaseImage:    get("HOLDFAST_LEASE_IMAGE"),

@@ -7,6 +7,7 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 	"time"
 
@@ -49,19 +50,32 @@ func newStack(t *testing.T, env environment, kubeconfig string) *stack {
 	s.section("operator")["image"] = env.operatorImage
 	s.section("leaseService")["image"] = env.leaseImage
 	s.section("devEtcd")["image"] = env.etcdImage
-	s.salt = s.create(t, filepath.Join(home, "project"))
+	s.salt = s.create(t, filepath.Join(home, "project"), "holdfast")
 	s.save(t)
 	return s
 }
 
+// beside makes a stack of another project, whose program is in dir, with its state beside that of s.
+func (s *stack) beside(t *testing.T, project, dir, kubeconfig string, config map[string]any) *stack {
+	t.Helper()
+	home := t.TempDir()
+	other := &stack{
+		cli: s.cli, dir: dir, file: filepath.Join(home, "Pulumi.dev.yaml"), config: config,
+		env: append(slices.Clone(s.env), "KUBECONFIG="+kubeconfig),
+	}
+	other.salt = other.create(t, filepath.Join(home, "project"), project)
+	other.save(t)
+	return other
+}
+
 // create makes the stack from a folder of its own, since pulumi writes the salt beside Pulumi.yaml, and the checkout is not
 // to change.
-func (s *stack) create(t *testing.T, project string) (salt string) {
+func (s *stack) create(t *testing.T, folder, project string) (salt string) {
 	t.Helper()
-	require.NoError(t, os.MkdirAll(project, 0o700))
-	require.NoError(t, os.WriteFile(filepath.Join(project, "Pulumi.yaml"), []byte("name: holdfast\nruntime: go\n"), 0o600))
-	s.pulumi("--cwd", project, "stack", "init", "dev").must(t)
-	content, err := os.ReadFile(filepath.Join(project, "Pulumi.dev.yaml"))
+	require.NoError(t, os.MkdirAll(folder, 0o700))
+	require.NoError(t, os.WriteFile(filepath.Join(folder, "Pulumi.yaml"), []byte("name: "+project+"\nruntime: go\n"), 0o600))
+	s.pulumi("--cwd", folder, "stack", "init", "dev").must(t)
+	content, err := os.ReadFile(filepath.Join(folder, "Pulumi.dev.yaml"))
 	require.NoError(t, err)
 	var written struct {
 		EncryptionSalt string `json:"encryptionsalt"`

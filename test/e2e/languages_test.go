@@ -1,0 +1,143 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// consumerSpace is the namespace that the programs in other languages and modules make their tenants in.
+const consumerSpace = "consumers"
+
+func (s *selfService) runYAML(t *testing.T) {
+	dir := copyFolder(t, filepath.Join(s.env.repository, "test", "consumers", "yaml"))
+	program := s.platform.beside(t, "consumer-yaml", dir, "/nowhere", map[string]any{
+		"consumer-yaml:namespace":  consumerSpace,
+		"consumer-yaml:etcdImage":  s.env.etcdImage,
+		"consumer-yaml:kubeconfig": s.cluster.Kubeconfig(),
+	})
+	// The language's host is found on PATH. It is too old for `pulumi package add`, so the project names the plugin itself.
+	program.env = append(program.env, "PATH="+strings.Join([]string{s.env.languagesBin, s.env.pulumiBin, os.Getenv("PATH")}, ":"))
+	appendTo(t, filepath.Join(dir, "Pulumi.yaml"), fmt.Sprintf("plugins:\n  providers:\n    - {name: holdfast, path: %q}\n", s.env.ownBin))
+	s.runConsumer(t, program, "from-yaml")
+}
+
+func (s *selfService) runGo(t *testing.T) {
+	dir := copyFolder(t, filepath.Join(s.env.repository, "test", "consumers", "go"))
+	run := func(args ...string) {
+		command{path: "go", args: args, dir: dir, timeout: 3 * time.Minute}.must(t)
+	}
+	run("mod", "edit", "-replace", "github.com/holdfast-io/holdfast="+s.env.repository)
+	run("mod", "tidy")
+	program := s.platform.beside(t, "consumer-go", dir, s.cluster.Kubeconfig(), map[string]any{
+		"consumer-go:namespace": consumerSpace,
+		"consumer-go:etcdImage": s.env.etcdImage,
+	})
+	s.runConsumer(t, program, "from-go")
+}
+
+// runConsumer brings a program's tenant up, uses it, and takes it down, before what it needs.
+func (s *selfService) runConsumer(t *testing.T, program *stack, tenant string) {
+	t.Helper()
+	key := types.NamespacedName{Namespace: consumerSpace, Name: tenant}
+	program.preview().must(t)
+	program.up().must(t)
+	require.Equal(t, tenant+"."+consumerSpace+".svc:7400", program.outputs(t)["endpoint"])
+	s.useLease(t, program, key)
+	program.up("--expect-no-changes").must(t)
+	program.destroy().must(t)
+}
+
+// TestE2EPackageSchema reads the package's schema as Pulumi does, from its sources and from its binary.
+func TestE2EPackageSchema(t *testing.T) {
+	env := loadEnvironment(t)
+	s := newStack(t, env, "/nowhere")
+	committed, err := os.ReadFile(filepath.Join(env.repository, "components", "provider", "schema.json"))
+	require.NoError(t, err)
+	var want, got map[string]any
+	require.NoError(t, json.Unmarshal(committed, &want))
+	for _, source := range []string{
+		filepath.Join(env.repository, "components", "cmd", "pulumi-resource-holdfast"),
+		filepath.Join(env.ownBin, "pulumi-resource-holdfast"),
+	} {
+		output := s.pulumi("package", "get-schema", source).must(t)
+		require.NoError(t, json.Unmarshal([]byte(output), &got), "%s: %s", source, output)
+		require.Equal(t, want["resources"], got["resources"], source)
+		require.Equal(t, want["types"], got["types"], source)
+	}
+}
+
+// TestE2EGeneratedSDKs generates the SDKs of other languages from the schema, and has their compilers check them and the
+// programs in test/consumers that use them.
+func TestE2EGeneratedSDKs(t *testing.T) {
+	env := loadEnvironment(t)
+	work := t.TempDir()
+	command{
+		path:    filepath.Join(env.languagesBin, "sdkgen"),
+		args:    []string{"-schema", filepath.Join(env.repository, "components", "provider", "schema.json"), "-out", filepath.Join(work, "sdk")},
+		timeout: 3 * time.Minute,
+	}.must(t)
+	t.Run("TypeScript", func(t *testing.T) { checkTypeScript(t, env, work) })
+	t.Run("Python", func(t *testing.T) { checkPython(t, env, work) })
+}
+
+// checkTypeScript compiles the SDK, and the program against what came out.
+func checkTypeScript(t *testing.T, env environment, work string) {
+	run := func(path string, args ...string) {
+		command{path: path, args: args, dir: work, timeout: 5 * time.Minute}.must(t)
+	}
+	consumer := filepath.Join(env.repository, "test", "consumers", "typescript")
+	copyInto(t, consumer, work)
+	run("npm", "install", "--no-package-lock", "--ignore-scripts", "--no-audit", "--no-fund", "--loglevel=error")
+	compiler := filepath.Join(work, "node_modules", ".bin", "tsc")
+	run(compiler, "-p", filepath.Join(work, "sdk", "nodejs"))
+	// As npm would install it.
+	installed := filepath.Join(work, "node_modules", "@holdfast-io", "holdfast")
+	require.NoError(t, os.MkdirAll(filepath.Dir(installed), 0o755))
+	require.NoError(t, os.Rename(filepath.Join(work, "sdk", "nodejs", "bin"), installed))
+	run(compiler, "-p", work)
+}
+
+func checkPython(t *testing.T, env environment, work string) {
+	sdk := filepath.Join(work, "sdk", "python")
+	consumer := filepath.Join(env.repository, "test", "consumers", "python")
+	command{path: "/usr/bin/python3", args: []string{"-m", "compileall", "-q", sdk}, timeout: time.Minute}.must(t)
+	command{
+		path: "/usr/bin/mypy",
+		args: []string{
+			"--config-file", filepath.Join(consumer, "mypy.ini"), "--cache-dir", filepath.Join(work, "mypy"),
+			"holdfast_pulumi", filepath.Join(consumer, "__main__.py"),
+		},
+		dir:     sdk,
+		env:     []string{"MYPYPATH=" + sdk},
+		timeout: 3 * time.Minute,
+	}.must(t)
+}
+
+func appendTo(t *testing.T, file, text string) {
+	t.Helper()
+	content, err := os.ReadFile(file)
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(file, append(content, text...), 0o600))
+}
+
+func copyFolder(t *testing.T, from string) string {
+	t.Helper()
+	to := t.TempDir()
+	copyInto(t, from, to)
+	return to
+}
+
+func copyInto(t *testing.T, from, to string) {
+	t.Helper()
+	require.NoError(t, os.CopyFS(to, os.DirFS(from)))
+}
