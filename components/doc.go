@@ -5,6 +5,7 @@
 //   - [LeaseTenant] is one tenant's lease service.
 //   - [LeaseService] is the custom resource alone, typed.
 //   - [ZooKeeperConfig] is the custom resource alone, typed; [ZooKeeperConfigSet] is many of them, by path.
+//   - [ReleaseGuard] is the custom resource alone, typed: a release by rings of Argo CD's Applications.
 //   - [DevEtcd] is a single etcd for development.
 //
 // Arguments are plain Go values of the types that the operator uses itself. Every object has a fixed name, so what a
