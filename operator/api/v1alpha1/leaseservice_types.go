@@ -49,20 +49,6 @@ const (
 	LeaseServiceHealthPort = 7402
 )
 
-// TLSMode says where the certificates of a LeaseService come from.
-//
-// +kubebuilder:validation:Enum=Managed;Provided;Disabled
-type TLSMode string
-
-const (
-	// TLSManaged is mutual TLS with certificates that the operator issues and rotates.
-	TLSManaged TLSMode = "Managed"
-	// TLSProvided is mutual TLS with the certificate of a Secret that somebody else keeps.
-	TLSProvided TLSMode = "Provided"
-	// TLSDisabled is plain text: whoever reaches the service may use it.
-	TLSDisabled TLSMode = "Disabled"
-)
-
 // NetworkPolicyMode says whether the operator keeps a NetworkPolicy around the pods.
 //
 // +kubebuilder:validation:Enum=Managed;None
@@ -203,70 +189,6 @@ type LeaseServiceSpec struct {
 	Paused bool `json:"paused,omitempty"`
 }
 
-// OperatorChangePolicy says when pods are replaced because the operator, and not the spec, is another.
-//
-// +kubebuilder:validation:Enum=Approve;Window;Automatic
-type OperatorChangePolicy string
-
-const (
-	// OperatorChangesApprove waits for somebody to approve the very change.
-	OperatorChangesApprove OperatorChangePolicy = "Approve"
-	// OperatorChangesWindow waits for the maintenance window, or for an approval.
-	OperatorChangesWindow OperatorChangePolicy = "Window"
-	// OperatorChangesAutomatic waits for nothing.
-	OperatorChangesAutomatic OperatorChangePolicy = "Automatic"
-)
-
-// LeaseServiceRollouts says when a change of the pods takes effect that is not of the spec.
-//
-// +kubebuilder:validation:XValidation:rule="(has(self.operatorChanges) && self.operatorChanges == 'Window') == has(self.window)",message="spec.rollouts.window is set if, and only if, spec.rollouts.operatorChanges is Window"
-type LeaseServiceRollouts struct {
-	// OperatorChanges is what becomes of a change that another version or configuration of the operator makes: Approve
-	// (it is pending until somebody sets the annotation dist.system/approve-rollout to status.pendingRollout.id), Window
-	// (or until the window opens) or Automatic. Left out: as the operator's configuration says, which is Approve by
-	// default. A change of the spec takes effect at once, and takes what is pending along.
-	//
-	// +optional
-	OperatorChanges OperatorChangePolicy `json:"operatorChanges,omitempty"`
-
-	// Window is the maintenance window.
-	//
-	// +optional
-	Window *LeaseServiceWindow `json:"window,omitempty"`
-}
-
-// LeaseServiceWindow is open on some days of the week. All of it is UTC.
-type LeaseServiceWindow struct {
-	// Days on which it opens, as Mon, Tue, Wed, Thu, Fri, Sat and Sun. None: every day.
-	//
-	// +optional
-	// +listType=set
-	// +kubebuilder:validation:MaxItems=7
-	// +kubebuilder:validation:items:Enum=Mon;Tue;Wed;Thu;Fri;Sat;Sun
-	Days []string `json:"days,omitempty"`
-
-	// Start is the time of the day at which it opens: "02:30".
-	//
-	// +required
-	// +kubebuilder:validation:Pattern=`^([01][0-9]|2[0-3]):[0-5][0-9]$`
-	Start string `json:"start"`
-
-	// DurationMinutes is how long a rollout may begin from then on; one that began goes on to its end. Zero, or
-	// leaving it out, means 60.
-	//
-	// +optional
-	// +kubebuilder:default=60
-	// +kubebuilder:validation:Minimum=1
-	// +kubebuilder:validation:Maximum=1440
-	DurationMinutes int32 `json:"durationMinutes,omitempty"`
-}
-
-// AnnotationApproveRollout on a LeaseService approves the pending rollout of that id.
-const AnnotationApproveRollout = "dist.system/approve-rollout"
-
-// ConditionPendingRollout is True while a change of the pods waits that the operator, and not the spec, asks for.
-const ConditionPendingRollout = "PendingRollout"
-
 // LeaseServiceEtcd says how an external etcd is used.
 type LeaseServiceEtcd struct {
 	// Prefix is the start of every key that this LeaseService writes, and begins and ends in "/".
@@ -288,61 +210,6 @@ type LeaseServiceEtcd struct {
 	//
 	// +optional
 	AuthSecretRef *LeaseServiceSecretReference `json:"authSecretRef,omitempty"`
-}
-
-// LeaseServiceTLS says how clients and replicas are authenticated.
-//
-// +kubebuilder:validation:XValidation:rule="(has(self.mode) && self.mode == 'Provided') == has(self.secretRef)",message="spec.tls.secretRef is set if, and only if, spec.tls.mode is Provided"
-// +kubebuilder:validation:XValidation:rule="!has(self.serverNames) || !has(self.mode) || self.mode == 'Managed'",message="spec.tls.serverNames are of a certificate that the operator issues: leave them out, or set spec.tls.mode to Managed"
-type LeaseServiceTLS struct {
-	// Mode is Managed (the operator issues and rotates certificates), Provided (they are in the Secret of secretRef)
-	// or Disabled (plain text, nobody is authenticated). Left out: as the operator's configuration says, which is
-	// Managed by default.
-	//
-	// +optional
-	Mode TLSMode `json:"mode,omitempty"`
-
-	// SecretRef names a Secret with tls.crt and tls.key, which replicas show to clients and to each other, and with
-	// ca.crt, which client certificates must come from. For mode Provided.
-	//
-	// +optional
-	SecretRef *LeaseServiceSecretReference `json:"secretRef,omitempty"`
-
-	// ServerNames are further DNS names and IP addresses that the server certificate is valid for, such as that of a
-	// load balancer. For mode Managed: a certificate of your own has the names that you gave it.
-	//
-	// +optional
-	// +listType=set
-	// +kubebuilder:validation:MaxItems=16
-	// +kubebuilder:validation:items:MinLength=1
-	// +kubebuilder:validation:items:MaxLength=253
-	// +kubebuilder:validation:items:XValidation:rule="isIP(self) || self.matches('^([*][.])?([a-z0-9]([-a-z0-9]*[a-z0-9])?)([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*$')",message="an entry of spec.tls.serverNames is a DNS name in lower case, perhaps with '*.' before it, or an IP address"
-	ServerNames []string `json:"serverNames,omitempty"`
-}
-
-// LeaseServiceAuth says who may call.
-//
-// +kubebuilder:validation:XValidation:rule="has(self.tokenReview) && self.tokenReview || has(self.allowedIdentities)",message="spec.auth says nothing: set tokenReview, allowedIdentities or both"
-type LeaseServiceAuth struct {
-	// TokenReview lets clients show a Kubernetes ServiceAccount token for the audience lease.dist.system instead of a
-	// certificate. The pods then ask the API server whose it is: somebody who may bind ClusterRoles has to bind
-	// system:auth-delegator to their ServiceAccount, <name>-lease-service. The operator cannot, and must not.
-	//
-	// +optional
-	TokenReview bool `json:"tokenReview,omitempty"`
-
-	// AllowedIdentities are those that may call, by certificate or token, each exact or up to a '*' at its end:
-	// "system:serviceaccount:team-a:*", "holdfast://team-a/locks/client". Left out: the certificates of this LeaseService
-	// and, with tokenReview, the ServiceAccounts of its namespace.
-	//
-	// +optional
-	// +listType=set
-	// +kubebuilder:validation:MinItems=1
-	// +kubebuilder:validation:MaxItems=64
-	// +kubebuilder:validation:items:MinLength=1
-	// +kubebuilder:validation:items:MaxLength=512
-	// +kubebuilder:validation:items:XValidation:rule="self.matches('^[^ ,*]+[*]?$')",message="an entry of spec.auth.allowedIdentities is an identity without blanks and commas, perhaps with one '*' at its end"
-	AllowedIdentities []string `json:"allowedIdentities,omitempty"`
 }
 
 // LeaseServiceSecretReference names a Secret of the LeaseService's namespace.

@@ -29,6 +29,7 @@ import (
 
 	"github.com/holdfast-io/holdfast/crds"
 	"github.com/holdfast-io/holdfast/operator/internal/namespaces"
+	"github.com/holdfast-io/holdfast/operator/internal/reconcile"
 	"github.com/holdfast-io/holdfast/operator/internal/reconcile/testkit"
 )
 
@@ -193,7 +194,9 @@ func TestANamespaceThatCannotBeReadHoldsNobodyUp(t *testing.T) {
 	var unreadable *namespaces.UnreadableError
 	require.ErrorAs(t, err, &unreadable, "what may not be read must not pass for what is not there")
 	require.False(t, apierrors.IsNotFound(err))
-	require.True(t, apierrors.IsForbidden(errors.Unwrap(unreadable)))
+	require.True(t, apierrors.IsForbidden(err))
+	var waiting *reconcile.WaitError
+	require.ErrorAs(t, err, &waiting, "to an object that depends on it, it is something to wait for")
 	require.ErrorAs(t, w.cache.List(w.ctx, &corev1.ConfigMapList{}, client.InNamespace(shut)), &unreadable)
 	require.Empty(t, w.inAll("red"))
 	require.Error(t, w.readable(shut))

@@ -280,6 +280,7 @@ func (c *Cache) newInformer(namespace string) func(toolscache.ListerWatcher, run
 			},
 			lost:  func(cause error) { c.sight.lost(namespace, gvk, cause) },
 			found: func() { c.sight.found(namespace, gvk) },
+			hint:  func() <-chan struct{} { return c.sight.hint(namespace) },
 			first: c.options.ProbeFirst, most: c.options.ProbeMost,
 		}, obj, resync, indexers)
 	}

@@ -24,6 +24,8 @@ type tolerant struct {
 	// lost and found are told what was answered.
 	lost  func(error)
 	found func()
+	// hint is closed when it is likely that a probe succeeds.
+	hint func() <-chan struct{}
 	// first and most are the least and the greatest time between probes.
 	first, most time.Duration
 
@@ -111,6 +113,7 @@ func (t *tolerant) hold(ctx context.Context) watch.Interface {
 
 // await probes until listing and watching are allowed. It returns false when ctx ended or the caller gave up before.
 func (t *tolerant) await(ctx context.Context, givenUp func() bool) bool {
+	hint := t.hint()
 	backoff := wait.Backoff{Duration: t.first, Factor: 1.5, Jitter: 0.2, Steps: 1 << 30, Cap: t.most}
 	for {
 		timer := time.NewTimer(backoff.Step())
@@ -118,6 +121,9 @@ func (t *tolerant) await(ctx context.Context, givenUp func() bool) bool {
 		case <-ctx.Done():
 			timer.Stop()
 			return false
+		case <-hint:
+			timer.Stop()
+			hint = t.hint()
 		case <-timer.C:
 		}
 		if givenUp() {

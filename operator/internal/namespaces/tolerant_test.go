@@ -79,6 +79,7 @@ func TestARightThatIsLostEmptiesNothing(t *testing.T) {
 		inner: &toolscache.ListWatch{ListWithContextFunc: s.list, WatchFuncWithContext: s.watch},
 		empty: func() (runtime.Object, error) { return &corev1.ConfigMapList{}, nil },
 		lost:  func(error) { set(true) }, found: func() { set(false) },
+		hint:  func() <-chan struct{} { return nil },
 		first: 10 * time.Millisecond, most: 50 * time.Millisecond,
 	}, &corev1.ConfigMap{}, 0, nil)
 	done := make(chan struct{})

@@ -7,7 +7,9 @@ import (
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	v1alpha1 "github.com/holdfast-io/holdfast/operator/api/v1alpha1"
 	"github.com/holdfast-io/holdfast/operator/internal/zookeeper"
@@ -83,6 +85,11 @@ func TestTLSThroughTheController(t *testing.T) {
 func (f *fixture) lose() {
 	f.Helper()
 	require.NoError(f, f.client.Delete(f.ctx, &rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Namespace: f.ns, Name: "operator"}}))
+	operator, err := client.New(f.config(), client.Options{Scheme: newScheme(f)})
+	require.NoError(f, err)
+	f.eventually("the API server knows", func() bool {
+		return apierrors.IsForbidden(operator.List(f.ctx, &corev1.SecretList{}, client.InNamespace(f.ns)))
+	})
 }
 
 // A namespace that is deleted loses the operator's Role and the Secrets in no certain order with its objects. Their

@@ -2,10 +2,7 @@
 package acceptance_test
 
 import (
-	"bytes"
 	"context"
-	"errors"
-	"fmt"
 	"log/slog"
 	"os"
 	"sync"
@@ -16,10 +13,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
-	eventsv1 "k8s.io/api/events/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes/scheme"
@@ -36,7 +30,6 @@ import (
 	"github.com/holdfast-io/holdfast/operator/internal/controller/zookeeperconfig"
 	"github.com/holdfast-io/holdfast/operator/internal/namespaces"
 	"github.com/holdfast-io/holdfast/operator/internal/plan/znode"
-	"github.com/holdfast-io/holdfast/operator/internal/reconcile/conditions"
 	"github.com/holdfast-io/holdfast/operator/internal/reconcile/testkit"
 	"github.com/holdfast-io/holdfast/operator/internal/secrets"
 	"github.com/holdfast-io/holdfast/operator/internal/zookeeper"
@@ -121,6 +114,7 @@ func start(t *testing.T, hosts string, settings ...setting) *fixture {
 	f.ns = namespace.Name
 	f.connect = hosts + "/" + f.ns
 	f.hand = handAt(t, f.connect, operatorCredential)
+	f.grant()
 	f.run(settings...)
 	return f
 }
@@ -217,222 +211,28 @@ func (f *fixture) run(settings ...setting) {
 	f.Cleanup(f.stop)
 }
 
-// config connects the operator as somebody who may do what the operator is installed with, and no more.
-func (f *fixture) config() *rest.Config {
+// grant lets somebody do what the operator is installed with, and no more.
+func (f *fixture) grant() {
 	f.Helper()
 	meta := metav1.ObjectMeta{Namespace: f.ns, Name: "operator"}
 	role := &rbacv1.Role{ObjectMeta: meta, Rules: crds.TenantRules()}
-	require.NoError(f, client.IgnoreAlreadyExists(f.client.Create(f.ctx, role)))
+	require.NoError(f, f.client.Create(f.ctx, role))
 	binding := &rbacv1.RoleBinding{
 		ObjectMeta: meta,
 		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: "operator"},
 		Subjects:   []rbacv1.Subject{{Kind: rbacv1.UserKind, APIGroup: rbacv1.GroupName, Name: "operator-of-" + f.ns}},
 	}
-	require.NoError(f, client.IgnoreAlreadyExists(f.client.Create(f.ctx, binding)))
+	require.NoError(f, f.client.Create(f.ctx, binding))
 	cluster := metav1.ObjectMeta{Name: "operator-of-" + f.ns}
-	require.NoError(f, client.IgnoreAlreadyExists(f.client.Create(f.ctx, &rbacv1.ClusterRole{ObjectMeta: cluster, Rules: crds.ClusterRules()})))
-	require.NoError(f, client.IgnoreAlreadyExists(f.client.Create(f.ctx, &rbacv1.ClusterRoleBinding{
+	require.NoError(f, f.client.Create(f.ctx, &rbacv1.ClusterRole{ObjectMeta: cluster, Rules: crds.ClusterRules()}))
+	require.NoError(f, f.client.Create(f.ctx, &rbacv1.ClusterRoleBinding{
 		ObjectMeta: cluster, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: cluster.Name}, Subjects: binding.Subjects,
-	})))
+	}))
+}
+
+// config connects the operator as that somebody.
+func (f *fixture) config() *rest.Config {
 	config := rest.CopyConfig(env.Config)
 	config.Impersonate = rest.ImpersonationConfig{UserName: "operator-of-" + f.ns}
 	return config
-}
-
-// object makes a ZooKeeperConfig of the path and the data, changed by the functions.
-func (f *fixture) object(name, path, data string, change ...func(*v1alpha1.ZooKeeperConfigSpec)) *v1alpha1.ZooKeeperConfig {
-	obj := &v1alpha1.ZooKeeperConfig{
-		ObjectMeta: metav1.ObjectMeta{Namespace: f.ns, Name: name},
-		Spec:       v1alpha1.ZooKeeperConfigSpec{Path: path, StringData: &data},
-	}
-	for _, each := range change {
-		each(&obj.Spec)
-	}
-	return obj
-}
-
-func (f *fixture) create(obj client.Object) {
-	f.Helper()
-	require.NoError(f, f.client.Create(f.ctx, obj))
-}
-
-// get returns an object, or nil.
-func (f *fixture) get(name string) *v1alpha1.ZooKeeperConfig {
-	f.Helper()
-	obj := &v1alpha1.ZooKeeperConfig{}
-	err := f.client.Get(f.ctx, client.ObjectKey{Namespace: f.ns, Name: name}, obj)
-	if apierrors.IsNotFound(err) {
-		return nil
-	}
-	require.NoError(f, err)
-	return obj
-}
-
-// edit changes the spec, as a user does.
-func (f *fixture) edit(name string, change func(*v1alpha1.ZooKeeperConfigSpec)) {
-	f.Helper()
-	f.eventually("the edit of "+name, func() bool {
-		obj := f.get(name)
-		change(&obj.Spec)
-		err := f.client.Update(f.ctx, obj)
-		if apierrors.IsConflict(err) {
-			return false
-		}
-		require.NoError(f, err)
-		return true
-	})
-}
-
-func (f *fixture) remove(name string) {
-	f.Helper()
-	require.NoError(f, f.client.Delete(f.ctx, &v1alpha1.ZooKeeperConfig{ObjectMeta: metav1.ObjectMeta{Namespace: f.ns, Name: name}}))
-}
-
-func (f *fixture) eventually(what string, condition func() bool) {
-	f.Helper()
-	deadline := time.Now().Add(time.Minute)
-	for !condition() {
-		if time.Now().After(deadline) || f.ctx.Err() != nil {
-			f.Fatalf("never: %s\nobjects:\n%s", what, f.describe())
-		}
-		wait, cancel := context.WithTimeout(f.ctx, 5*time.Millisecond)
-		<-wait.Done()
-		cancel()
-	}
-}
-
-func (f *fixture) describe() string {
-	list := &v1alpha1.ZooKeeperConfigList{}
-	if err := f.client.List(context.WithoutCancel(f.ctx), list, client.InNamespace(f.ns)); err != nil {
-		return err.Error()
-	}
-	var out bytes.Buffer
-	for i := range list.Items {
-		if i == 5 {
-			break
-		}
-		item := &list.Items[i]
-		fmt.Fprintf(&out, "%s: generation %d, deleted %v, annotations %v\n  %+v\n", item.Name, item.Generation, item.DeletionTimestamp, item.Annotations, item.Status)
-	}
-	return out.String()
-}
-
-// ready waits until an object is Ready for its present generation.
-func (f *fixture) ready(name string) *v1alpha1.ZooKeeperConfig {
-	f.Helper()
-	var obj *v1alpha1.ZooKeeperConfig
-	f.eventually(name+" is Ready", func() bool {
-		obj = f.get(name)
-		return obj != nil && obj.Status.ObservedGeneration == obj.Generation &&
-			meta.IsStatusConditionTrue(obj.Status.Conditions, v1alpha1.ConditionReady)
-	})
-	require.NoError(f, conditions.Check(obj))
-	require.Equal(f, v1alpha1.ZnodeSynced, obj.Status.State)
-	return obj
-}
-
-// not waits until an object is not Ready for a reason.
-func (f *fixture) not(name, reason string) *v1alpha1.ZooKeeperConfig {
-	f.Helper()
-	var obj *v1alpha1.ZooKeeperConfig
-	f.eventually(name+" says "+reason, func() bool {
-		obj = f.get(name)
-		if obj == nil {
-			return false
-		}
-		ready := conditions.Get(obj, v1alpha1.ConditionReady)
-		return ready != nil && ready.Status != metav1.ConditionTrue && ready.Reason == reason && ready.ObservedGeneration == obj.Generation
-	})
-	require.NoError(f, conditions.Check(obj))
-	return obj
-}
-
-func (f *fixture) gone(name string) {
-	f.Helper()
-	f.eventually(name+" is gone", func() bool { return f.get(name) == nil })
-}
-
-// znode reads a znode, which must exist.
-func (f *fixture) znode(path string) zookeeper.Content {
-	f.Helper()
-	var content zookeeper.Content
-	f.eventually("reading "+path, func() bool {
-		var err error
-		content, err = f.hand.Get(f.ctx, path)
-		var away *zookeeper.UnavailableError
-		if errors.As(err, &away) {
-			return false // the hand has not noticed yet that the server is back
-		}
-		require.NoError(f, err, path)
-		return true
-	})
-	return content
-}
-
-func (f *fixture) holds(path, data string) zookeeper.Content {
-	f.Helper()
-	var content zookeeper.Content
-	f.eventually(fmt.Sprintf("%s holds %q", path, data), func() bool {
-		var err error
-		content, err = f.hand.Get(f.ctx, path)
-		return err == nil && string(content.Value) == data
-	})
-	return content
-}
-
-func (f *fixture) absent(path string) {
-	f.Helper()
-	_, err := f.hand.Get(f.ctx, path)
-	require.ErrorIs(f, err, zookeeper.ErrNoNode, path)
-}
-
-// events returns the reasons of the events about an object, in no order.
-func (f *fixture) events(name string) map[string]int {
-	f.Helper()
-	list := &eventsv1.EventList{}
-	require.NoError(f, f.client.List(f.ctx, list, client.InNamespace(f.ns)))
-	out := map[string]int{}
-	for _, event := range list.Items {
-		if event.Regarding.Name == name {
-			count := 1
-			if event.Series != nil {
-				count = int(event.Series.Count)
-			}
-			out[event.Reason] += count
-		}
-	}
-	return out
-}
-
-func (f *fixture) secret(name string, data map[string]string) {
-	f.Helper()
-	f.create(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: f.ns, Name: name}, StringData: data})
-}
-
-// buffer takes logs from many goroutines.
-type buffer struct {
-	mu   sync.Mutex
-	text bytes.Buffer
-}
-
-func (b *buffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.text.Write(p)
-}
-
-func (b *buffer) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.text.String()
-}
-
-// fixed is a default that is the same for every namespace.
-func fixed(target zookeeper.Target) func(string) (zookeeper.Target, error) {
-	return func(string) (zookeeper.Target, error) { return target, nil }
-}
-
-func (f *fixture) deleteSecret(name string) {
-	f.Helper()
-	require.NoError(f, f.client.Delete(f.ctx, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: f.ns, Name: name}}))
 }
