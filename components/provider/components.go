@@ -35,6 +35,7 @@ func (c Component) Token() string { return Name + ":index:" + c.Name }
 func Components() []Component {
 	return []Component{
 		define(components.NewDevEtcd),
+		define(components.NewGitOpsHandover),
 		define(components.NewLeaseTenant),
 		define(components.NewPlatform),
 		define(components.NewTenantSpace),

@@ -9,6 +9,7 @@ import (
 	"reflect"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/pulumi/pulumi/sdk/v3/go/common/resource"
 	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
@@ -144,6 +145,9 @@ func (in *inputs) open(value resource.PropertyValue, seen map[string]bool) (inne
 
 // decode sets args, a pointer to the struct of arguments. A field is found by its JSON name, else by its name in Go.
 func (in *inputs) decode(args any) error {
+	if err := in.parseDurations(reflect.TypeOf(args).Elem()); err != nil {
+		return err
+	}
 	data, err := json.Marshal(in.plain)
 	if err != nil {
 		return fmt.Errorf("encode the arguments: %w", err)
@@ -156,6 +160,27 @@ func (in *inputs) decode(args any) error {
 	target := reflect.ValueOf(args).Elem()
 	for field, texts := range in.eventual {
 		target.FieldByName(field).Set(reflect.ValueOf(texts))
+	}
+	return nil
+}
+
+// parseDurations turns durations such as "1m30s" into what JSON has for them, which is nanoseconds.
+func (in *inputs) parseDurations(args reflect.Type) error {
+	for field := range args.Fields() {
+		if field.Type != reflect.TypeFor[time.Duration]() {
+			continue
+		}
+		for name, value := range in.plain {
+			text, ok := value.(string)
+			if !ok || !strings.EqualFold(name, field.Name) {
+				continue
+			}
+			duration, err := time.ParseDuration(text)
+			if err != nil {
+				return fmt.Errorf("arguments: %s: %q is no duration; allowed is one such as 1m30s", name, text)
+			}
+			in.plain[name] = duration
+		}
 	}
 	return nil
 }

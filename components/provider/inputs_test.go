@@ -3,6 +3,7 @@ package provider
 import (
 	"reflect"
 	"testing"
+	"time"
 
 	"github.com/pulumi/pulumi/sdk/v3/go/common/resource"
 	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
@@ -105,4 +106,17 @@ func TestInputsThatNobodyKnowsAreNamed(t *testing.T) {
 	in, err = read(resource.PropertyMap{"tenant": resource.NewProperty(3.0)}, reflect.TypeFor[components.LeaseTenantArgs]())
 	require.NoError(t, err)
 	require.ErrorContains(t, in.decode(&components.LeaseTenantArgs{}), "LeaseTenantArgs.Tenant")
+}
+
+func TestDurationsAreTexts(t *testing.T) {
+	in, err := read(resource.PropertyMap{"interval": text("1m30s"), "repoURL": text("https://git.example.com/x.git")},
+		reflect.TypeFor[components.GitOpsHandoverArgs]())
+	require.NoError(t, err)
+	args := &components.GitOpsHandoverArgs{}
+	require.NoError(t, in.decode(args))
+	require.Equal(t, 90*time.Second, args.Interval)
+
+	in, err = read(resource.PropertyMap{"interval": text("often")}, reflect.TypeFor[components.GitOpsHandoverArgs]())
+	require.NoError(t, err)
+	require.EqualError(t, in.decode(&components.GitOpsHandoverArgs{}), `arguments: interval: "often" is no duration; allowed is one such as 1m30s`)
 }

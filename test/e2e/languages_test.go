@@ -4,7 +4,6 @@ package e2e
 
 import (
 	"encoding/json"
-	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -25,9 +24,11 @@ func (s *selfService) runYAML(t *testing.T) {
 		"consumer-yaml:etcdImage":  s.env.etcdImage,
 		"consumer-yaml:kubeconfig": s.cluster.Kubeconfig(),
 	})
-	// The language's host is found on PATH. It is too old for `pulumi package add`, so the project names the plugin itself.
+	// The language's host is found on PATH.
 	program.env = append(program.env, "PATH="+strings.Join([]string{s.env.languagesBin, s.env.pulumiBin, os.Getenv("PATH")}, ":"))
-	appendTo(t, filepath.Join(dir, "Pulumi.yaml"), fmt.Sprintf("plugins:\n  providers:\n    - {name: holdfast, path: %q}\n", s.env.ownBin))
+	plugin := filepath.Join(s.env.ownBin, "pulumi-resource-holdfast")
+	program.pulumi("plugin", "install", "resource", "holdfast", "0.1.0", "--file", plugin).must(t)
+	program.pulumi("package", "add", plugin).must(t)
 	s.runConsumer(t, program, "from-yaml")
 }
 
@@ -121,13 +122,6 @@ func checkPython(t *testing.T, env environment, work string) {
 		env:     []string{"MYPYPATH=" + sdk},
 		timeout: 3 * time.Minute,
 	}.must(t)
-}
-
-func appendTo(t *testing.T, file, text string) {
-	t.Helper()
-	content, err := os.ReadFile(file)
-	require.NoError(t, err)
-	require.NoError(t, os.WriteFile(file, append(content, text...), 0o600))
 }
 
 func copyFolder(t *testing.T, from string) string {

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"reflect"
 	"strings"
+	"time"
 	"unicode"
 
 	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
@@ -142,7 +143,7 @@ func (g *generator) needed(t reflect.Type, value typeSpec) bool {
 func scalar(t reflect.Type) (spec typeSpec, ok bool) {
 	switch t {
 	case reflect.TypeFor[resource.Quantity](), reflect.TypeFor[metav1.Duration](), reflect.TypeFor[metav1.Time](),
-		reflect.TypeFor[[]byte](), reflect.TypeFor[pulumi.StringInput]():
+		reflect.TypeFor[time.Duration](), reflect.TypeFor[[]byte](), reflect.TypeFor[pulumi.StringInput]():
 		return typeSpec{Type: "string"}, true
 	case reflect.TypeFor[intstr.IntOrString]():
 		return typeSpec{OneOf: []typeSpec{{Type: "integer"}, {Type: "string"}}}, true

@@ -46,6 +46,7 @@ func property(t *testing.T, path ...string) any {
 func TestWhatTheArgumentsSayIsInTheSchema(t *testing.T) {
 	for token, required := range map[string][]any{
 		"DevEtcd":            {"image"},
+		"GitOpsHandover":     {"flavour", "repoURL", "path"},
 		"LeaseTenant":        {"tenant"},
 		"Platform":           {"operator"},
 		"TenantSpace":        {"tenant"},

@@ -1,4 +1,4 @@
-// Command sdkgen writes the TypeScript, Python and Go SDKs of a Pulumi package from its schema.
+// Command sdkgen writes the TypeScript and Python SDKs of a Pulumi package from its schema.
 //
 // `pulumi package gen-sdk` asks the language's own host to do that; those of TypeScript and Python are no Go modules that
 // could be built here, but the generators in them are.
@@ -14,7 +14,6 @@ import (
 	"path/filepath"
 
 	"github.com/blang/semver"
-	gogen "github.com/pulumi/pulumi/pkg/v3/codegen/go"
 	"github.com/pulumi/pulumi/pkg/v3/codegen/nodejs"
 	"github.com/pulumi/pulumi/pkg/v3/codegen/python"
 	"github.com/pulumi/pulumi/pkg/v3/codegen/schema"
@@ -39,7 +38,6 @@ func run(path, out string) error {
 		return err
 	}
 	for language, generate := range map[string]func(*schema.Package) (map[string][]byte, error){
-		"go": func(p *schema.Package) (map[string][]byte, error) { return gogen.GeneratePackage("sdkgen", p, nil) },
 		"nodejs": func(p *schema.Package) (map[string][]byte, error) {
 			return nodejs.GeneratePackage("sdkgen", p, nil, nil, false, noLoader{})
 		},
