@@ -28,6 +28,7 @@ default-jre-headless  runs them
 L
   gitops) cat <<'L' ;;
 redis-server    Argo CD's cache, started by the tests on a free port
+prometheus      answers the checks of release guards, started by the tests on a free port
 L
   languages)
     # Debian's npm does not go with a Node.js that came from elsewhere.

@@ -42,6 +42,16 @@ func (c *Cluster) DialTarget(ctx context.Context, address string) (net.Conn, err
 	return c.DialContext(ctx, "tcp", address)
 }
 
+// Listen listens on a free port of the control plane's address, which pods reach. What the process serves there is its own
+// in every other respect: it answers a pod, and sees the host's network.
+func (c *Cluster) Listen(ctx context.Context) (listener net.Listener, err error) {
+	err = inNetwork(c.layout.network(controlPlane), func() (err error) {
+		listener, err = new(net.ListenConfig).Listen(ctx, "tcp", net.JoinHostPort(controlPlaneIP, "0"))
+		return err
+	})
+	return listener, err
+}
+
 // dialIP connects from a machine's network namespace. With an address that is not a name the
 // dialer makes its socket on the calling thread.
 func (c *Cluster) dialIP(ctx context.Context, machine, network, address string) (conn net.Conn, err error) {
