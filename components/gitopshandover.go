@@ -94,7 +94,14 @@ type GitOpsHandover struct {
 
 	// Revision is what Git is followed at.
 	Revision pulumi.StringOutput `pulumi:"revision"`
+
+	objects []pulumi.Resource
 }
+
+// Objects are the objects that there is to wait for. What comes after the GitOpsHandover should depend on them and not on
+// the component: the SDK takes a component for the objects that have been registered in it by the time it looks, and it
+// looks before all of them are.
+func (h *GitOpsHandover) Objects() []pulumi.Resource { return h.objects }
 
 // NewGitOpsHandover registers a GitOpsHandover.
 func NewGitOpsHandover(
@@ -109,17 +116,19 @@ func NewGitOpsHandover(
 		return nil, fmt.Errorf("register GitOpsHandover %s: %w", name, err)
 	}
 	own := children{ctx: ctx, name: name, parent: handover}
+	// Each stage depends on those before, which is the order of creation and, in reverse, that of deletion.
+	var before []pulumi.Resource
+	if args.InstallHealth {
+		health, err := newArgoHealth(own, args.Namespace)
+		if err != nil {
+			return nil, err
+		}
+		before = append(before, health)
+	}
 	stages := fluxStages
 	if args.Flavour == GitOpsArgoCD {
 		stages = argoStages
-		if args.InstallHealth {
-			if _, err := newArgoHealth(own, args.Namespace); err != nil {
-				return nil, err
-			}
-		}
 	}
-	// Each stage depends on the one before, which is the order of creation and, in reverse, that of deletion.
-	var before []pulumi.Resource
 	for _, stage := range stages(args) {
 		made, err := own.addAll(stage, append(args.options(), pulumi.DependsOn(before))...)
 		if err != nil {
@@ -128,6 +137,7 @@ func NewGitOpsHandover(
 		before = append(before, made...)
 	}
 	handover.Revision = pulumi.String(args.Revision).ToStringOutput()
+	handover.objects = before
 	return handover, ctx.RegisterResourceOutputs(handover, pulumi.Map{"revision": handover.Revision})
 }
 

@@ -167,7 +167,9 @@ func TestAnUpdateWaitsForTheStagesOnRequest(t *testing.T) {
 func TestArgoCDLearnsTheHealthOfEveryKind(t *testing.T) {
 	args := handoverArgs(components.GitOpsArgoCD)
 	args.InstallHealth = true
-	patch := handover(t, args).find("ConfigMapPatch", "gitops-argocd-cm")
+	s := handover(t, args)
+	patch := s.find("ConfigMapPatch", "gitops-argocd-cm")
+	require.True(t, s.before(patch, s.find("AppProject", "gitops-project-platform")), "nothing is synced before its health is known")
 	require.Equal(t, "argocd-cm", at(patch, "metadata", "name"))
 	data := at(patch, "data").(map[string]any)
 	require.Len(t, data, len(crds.All()))
