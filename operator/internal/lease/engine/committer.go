@@ -22,8 +22,8 @@ const (
 	laterMost  = 6 * time.Millisecond
 	// laterShare is how many of the ops somebody waits for go into a batch, when there are others whose time has come.
 	laterShare = store.MaxBatchWrites / 2
-	// laterBatch is how many of those others go into one batch.
-	laterBatch = store.MaxBatchWrites / 4
+	// laterBatch is how many of those others go into one batch: few enough that who comes while it is under way does not wait long.
+	laterBatch = store.MaxBatchWrites / 8
 )
 
 // committer commits the ops of all shards of one session, one batch at a time: whatever is queued while a
@@ -46,8 +46,12 @@ type committer struct {
 	settling []settling
 	wake     chan struct{}
 
-	// laterFrom is when ops of later may be taken again. It belongs to run.
+	// enough is how many ops must be queued before run wants to know of more; 0: it wants to know of each.
+	enough int
+
+	// laterFrom is when ops of later may be taken again. It and gatherer belong to run.
 	laterFrom time.Time
+	gatherer  gatherer
 }
 
 // settling is a shard to settle.
@@ -70,8 +74,11 @@ func (c *committer) add(later bool, ops ...store.BatchOp) {
 	} else {
 		c.queue = append(c.queue, ops...)
 	}
+	rouse := later || len(c.queue) >= c.enough
 	c.mu.Unlock()
-	c.rouse()
+	if rouse {
+		c.rouse()
+	}
 }
 
 func (c *committer) rouse() {
@@ -126,20 +133,61 @@ func (c *committer) settleAll(ctx context.Context) error {
 	return nil
 }
 
-// take returns the next batch. If there is none now but may be later, it says how long to wait.
-func (c *committer) take(now time.Time) (batch []store.BatchOp, paced bool, wait time.Duration) {
+// waiting is how many ops are queued that somebody waits for.
+func (c *committer) waiting() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return len(c.queue)
+}
+
+// gather waits a moment for those whose ops were committed just now, if something is queued and they use to be back soon: then their next
+// ops go along.
+func (c *committer) gather(ctx context.Context) {
+	c.mu.Lock()
+	queued := len(c.queue)
+	enough, wait := c.gatherer.plan(queued, time.Now())
+	if enough > queued {
+		c.enough = enough
+	}
+	c.mu.Unlock()
+	if enough <= queued {
+		return
+	}
+	timer := time.NewTimer(wait)
+	defer timer.Stop()
+	for over := false; !over; {
+		select {
+		case <-c.wake: // maybe of before
+			over = c.waiting() >= enough
+		case <-timer.C:
+			over = true
+		case <-ctx.Done():
+			over = true
+		}
+	}
+	c.mu.Lock()
+	c.enough = 0
+	queued = len(c.queue)
+	c.mu.Unlock()
+	c.gatherer.gathered(queued)
+}
+
+// take returns the next batch, and how many of its ops, the last ones, nobody waits for. If there is none now but may be later, it says how
+// long to wait.
+func (c *committer) take(now time.Time) (batch []store.BatchOp, others int, wait time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if len(c.later) == 0 || now.Before(c.laterFrom) {
 		if len(c.queue) == 0 && len(c.later) > 0 {
-			return nil, false, c.laterFrom.Sub(now)
+			return nil, 0, c.laterFrom.Sub(now)
 		}
-		return cut(&c.queue, store.Fits(c.queue)), false, 0
+		return cut(&c.queue, store.Fits(c.queue)), 0, 0
 	}
 	waited := min(len(c.queue), laterShare)
 	candidates := slices.Concat(c.queue[:waited], c.later[:min(len(c.later), laterBatch)])
 	n := store.Fits(candidates)
-	return append(cut(&c.queue, min(n, waited)), cut(&c.later, max(0, n-waited))...), true, 0
+	others = max(0, n-waited)
+	return append(cut(&c.queue, n-others), cut(&c.later, others)...), others, 0
 }
 
 // cut takes the first n ops out of a queue.
@@ -161,8 +209,9 @@ func (c *committer) run(ctx context.Context) error {
 			}
 			continue
 		}
+		c.gather(ctx)
 		began := time.Now()
-		batch, paced, wait := c.take(began)
+		batch, others, wait := c.take(began)
 		if len(batch) == 0 {
 			var timer <-chan time.Time
 			if wait > 0 {
@@ -180,9 +229,10 @@ func (c *committer) run(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
+		ended := time.Now()
+		c.gatherer.committed(len(batch)-others, c.waiting(), began, ended)
 		c.committed(batch, revision)
-		if paced {
-			ended := time.Now()
+		if others > 0 {
 			c.laterFrom = ended.Add(min(laterPause*ended.Sub(began), laterMost))
 		}
 	}

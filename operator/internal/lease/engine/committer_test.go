@@ -40,10 +40,10 @@ func TestTake(t *testing.T) {
 
 	c.add(true, ops("later", 700)...)
 	c.add(false, ops("call", 3)...)
-	batch, paced, _ := c.take(now)
+	batch, others, _ := c.take(now)
 	assert.Equal(t, 3, named(batch, 'c'), "calls come first")
 	assert.Len(t, batch, 3+laterBatch, "some of the others come along")
-	assert.True(t, paced)
+	assert.Equal(t, laterBatch, others)
 
 	c.laterFrom = now.Add(5 * time.Millisecond)
 	batch, _, wait = c.take(now)
@@ -51,9 +51,9 @@ func TestTake(t *testing.T) {
 	assert.Equal(t, 5*time.Millisecond, wait)
 
 	c.add(false, ops("call", 1)...)
-	batch, paced, _ = c.take(now)
+	batch, others, _ = c.take(now)
 	assert.Len(t, batch, 1, "calls do not wait for that")
-	assert.False(t, paced)
+	assert.Zero(t, others)
 
 	c.add(false, ops("call", 3000)...)
 	batch, _, _ = c.take(now.Add(5 * time.Millisecond))

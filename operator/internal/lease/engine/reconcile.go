@@ -24,6 +24,7 @@ const (
 // time the cluster changes, until the session is lost.
 func (e *Engine) reconcile(ctx context.Context, s *session) error {
 	announced := false // draining
+	var garbage collector
 	collect := time.NewTicker(collectEvery)
 	defer collect.Stop()
 	for {
@@ -44,27 +45,42 @@ func (e *Engine) reconcile(ctx context.Context, s *session) error {
 		select {
 		case <-changed:
 		case <-collect.C:
-			e.collect(ctx, s)
+			garbage.collect(ctx, e, s)
 		case <-ctx.Done():
 			return ctx.Err()
 		}
 	}
 }
 
-// collect lets the leader remove what dead replicas left behind.
-func (e *Engine) collect(ctx context.Context, s *session) {
-	if cluster := e.cluster.Load(); cluster == nil || cluster.Leader.Session != s.id {
+// collector lets the leader remove what dead replicas left behind. It asks the store only after the members have changed, until nothing is left.
+type collector struct {
+	members []store.SessionID // as they were when nothing was left
+}
+
+func (k *collector) collect(ctx context.Context, e *Engine, s *session) {
+	cluster := e.cluster.Load()
+	if cluster == nil || cluster.Leader.Session != s.id {
+		return
+	}
+	var members []store.SessionID
+	for _, m := range cluster.Members {
+		members = append(members, m.Session)
+	}
+	if slices.Equal(members, k.members) {
 		return
 	}
 	ctx, cancel := context.WithTimeout(ctx, storeTimeout)
 	defer cancel()
-	n, err := e.opts.Store.Collect(ctx)
+	collected, left, err := e.opts.Store.Collect(ctx)
 	if err != nil {
 		e.opts.Log.Warn("what dead replicas left behind is not removed yet", "error", err)
 		return
 	}
-	if n > 0 {
-		e.opts.Log.Info("removed what dead replicas left behind", "sessions", n)
+	if left == 0 {
+		k.members = members
+	}
+	if collected > 0 {
+		e.opts.Log.Info("removed what dead replicas left behind", "sessions", collected)
 	}
 }
 

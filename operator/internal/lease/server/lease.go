@@ -28,7 +28,10 @@ func (s *Server) acquireFor(ctx context.Context, req *leasev1.AcquireRequest, wh
 		return nil, err
 	}
 	// The wait goes on where it was, and in its place in line, when the name changes its owner.
-	began := s.opts.Clock()
+	var began core.Instant
+	if asked.Wait {
+		began = s.opts.Clock()
+	}
 	waited := func() time.Duration { return asked.Waited + s.opts.Clock().Sub(began) }
 	left := func() time.Duration {
 		if asked.WaitFor == 0 {
@@ -38,7 +41,9 @@ func (s *Server) acquireFor(ctx context.Context, req *leasev1.AcquireRequest, wh
 	}
 	local := func(ctx context.Context) (*leasev1.AcquireResponse, error) {
 		now := asked
-		now.WaitFor, now.Waited = left(), waited()
+		if asked.Wait {
+			now.WaitFor, now.Waited = left(), waited()
+		}
 		grant, err := s.engine.Acquire(ctx, now)
 		if err != nil {
 			return nil, err

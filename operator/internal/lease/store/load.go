@@ -175,13 +175,13 @@ func (e *Etcd) readLeases(ctx context.Context, shard int, changed overlay) ([]co
 }
 
 // Collect implements Store.
-func (e *Etcd) Collect(ctx context.Context) (int, error) {
+func (e *Etcd) Collect(ctx context.Context) (collected, left int, err error) {
 	resp, err := e.client.Txn(ctx).Then(
 		clientv3.OpGet(e.keys.journals(), clientv3.WithPrefix(), clientv3.WithKeysOnly()),
 		clientv3.OpGet(e.keys.commits(), clientv3.WithPrefix(), clientv3.WithKeysOnly()),
 	).Commit()
 	if err != nil {
-		return 0, fmt.Errorf("look for journals of dead sessions: %w", err)
+		return 0, 0, fmt.Errorf("look for journals of dead sessions: %w", err)
 	}
 	alive := map[string]bool{}
 	for _, kv := range resp.Responses[1].GetResponseRange().GetKvs() {
@@ -191,23 +191,22 @@ func (e *Etcd) Collect(ctx context.Context) (int, error) {
 	for _, kv := range resp.Responses[0].GetResponseRange().GetKvs() {
 		id, err := e.keys.parseJournal(kv.GetKey())
 		if err != nil {
-			return 0, err
+			return 0, 0, err
 		}
 		if !alive[e.keys.commit(id)] {
 			dead[id] = true
 		}
 	}
-	collected := 0
 	for id := range dead {
 		ok, err := e.collect(ctx, id)
 		if err != nil {
-			return collected, err
+			return collected, len(dead) - collected, err
 		}
 		if ok {
 			collected++
 		}
 	}
-	return collected, nil
+	return collected, len(dead) - collected, nil
 }
 
 // collect removes the journal of a dead session, unless it says something that is not in lease keys yet.

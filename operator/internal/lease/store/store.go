@@ -176,8 +176,9 @@ type Store interface {
 	Unclaim(ctx context.Context, shard int, claim Claim) error
 	// Load reads the holds of a shard. Only its owner may, before it commits anything of it.
 	Load(ctx context.Context, shard int, claim Claim) ([]core.Record, error)
-	// Collect removes what dead sessions left behind once nobody needs it, and returns of how many sessions.
-	Collect(ctx context.Context) (int, error)
+	// Collect removes what dead sessions left behind once nobody needs it, and returns of how many sessions it did, and of how many
+	// something is left.
+	Collect(ctx context.Context) (collected, left int, err error)
 
 	// Commit makes ops true in one transaction and returns its revision. After ErrSessionLost nothing of
 	// the batch has happened or ever will. After *UnknownOutcomeError the same batch must be sent again, and no other. A batch may have
