@@ -214,6 +214,11 @@ func (j *releaseJob) rolledBack(t *testing.T) *v1alpha1.ReleaseFailure {
 	})
 	require.Equal(t, j.env.leaseImage, j.leaseService(t, "team-a").Spec.Image)
 	t.Logf("%s: %s", bad.Reason, bad.Message)
+	for _, ring := range j.guard(t).Status.Rings {
+		if ring.Name == bad.Ring && ring.StartedTime != nil {
+			t.Logf("taken back %s after the ring was given %s", bad.Time.Sub(ring.StartedTime.Time), bad.Revision)
+		}
+	}
 	return bad
 }
 

@@ -29,6 +29,8 @@ const (
 	ReasonRingsInvalid = "RingsInvalid"
 	// ReasonCheckUnknown says that a query gives no answer, so the next ring cannot go.
 	ReasonCheckUnknown = "CheckUnknown"
+	// ReasonAwaitingApproval says that the next ring goes when somebody approves.
+	ReasonAwaitingApproval = "AwaitingApproval"
 	// ReasonReleaseStarted is the event of a revision that was not wanted before.
 	ReasonReleaseStarted = "ReleaseStarted"
 	// ReasonRingStarted is the event of a ring that is given the revision.
@@ -69,6 +71,14 @@ type ReleaseGuardSpec struct {
 	// +kubebuilder:validation:MinItems=1
 	// +kubebuilder:validation:MaxItems=16
 	Rings []ReleaseRing `json:"rings"`
+
+	// Approvals let rings go that need one.
+	//
+	// +optional
+	// +listType=map
+	// +listMapKey=ring
+	// +kubebuilder:validation:MaxItems=16
+	Approvals []ReleaseApproval `json:"approvals,omitempty"`
 
 	// SyncTimeoutSeconds is how long an application may take from the change of its target revision until it is in
 	// effect: synced, and healthy. After that the ring is rolled back. Default 180.
@@ -151,6 +161,29 @@ type ReleaseRing struct {
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=1209600
 	SoakSeconds *int32 `json:"soakSeconds,omitempty"`
+
+	// NeedsApproval keeps a revision from the ring, when all else is as it should be, until spec.approvals has the ring with
+	// this revision.
+	//
+	// +optional
+	NeedsApproval bool `json:"needsApproval,omitempty"`
+}
+
+// ReleaseApproval lets a ring have a revision, and no other one.
+type ReleaseApproval struct {
+	// Ring that may go.
+	//
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=63
+	Ring string `json:"ring"`
+
+	// Revision that it may have.
+	//
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=256
+	Revision string `json:"revision"`
 }
 
 // ReleaseCheck is a query with bounds.

@@ -65,13 +65,13 @@ func inWords(ctx context.Context, err error) error {
 	var refused *promv1.Error
 	switch {
 	case errors.Is(ctx.Err(), context.DeadlineExceeded):
-		return errors.New("Prometheus did not answer in time")
+		return errors.New("no answer of Prometheus in time")
 	case !errors.As(err, &refused):
-		return errors.New("Prometheus could not be reached, or its answer could not be read")
+		return errors.New("could not reach Prometheus, or read its answer")
 	case refused.Type == promv1.ErrBadData, refused.Type == promv1.ErrExec:
-		return fmt.Errorf("Prometheus refused it: %s", refused.Msg)
+		return fmt.Errorf("refused by Prometheus: %s", refused.Msg)
 	}
-	return fmt.Errorf("Prometheus answered with an error of type %s", refused.Type)
+	return fmt.Errorf("an error of type %s from Prometheus", refused.Type)
 }
 
 // limited cuts long answers off, which then don't decode.

@@ -117,7 +117,7 @@ func touches(guard *v1alpha1.ReleaseGuard, o Observation, outcome release.Outcom
 	for _, name := range outcome.Terminate {
 		out = append(out, reconcile.Touch{
 			Object: o.applications[name],
-			What:   fmt.Sprintf("end the running sync of Application %s, which is not at %s", name, guard.Spec.Revision),
+			What:   "end the running sync of Application " + name + ", which is of another revision",
 			Patch: map[string]any{"status": map[string]any{"operationState": map[string]any{
 				"phase": "Terminating", "message": "ended by ReleaseGuard " + guard.Name,
 			}}},

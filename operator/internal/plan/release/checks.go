@@ -5,6 +5,7 @@ import (
 	"math"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -144,13 +145,13 @@ func (p *pass) closed(ring *v1alpha1.ReleaseRingStatus) *gate {
 		}
 		sample := p.observed.Samples[check.Name]
 		if sample.Time.IsZero() || sample.Time.Before(ring.GoodSince.Time) || p.now.Sub(sample.Time) > outdated(seconds(check.IntervalSeconds)) {
-			return &gate{v1alpha1.ReasonProgressing, fmt.Sprintf("check %s was not made yet", check.Name)}
+			return &gate{v1alpha1.ReasonProgressing, "check " + check.Name + " was not made yet"}
 		}
 		switch result, message := hold(&check, sample); result {
 		case v1alpha1.CheckUnknown:
 			return &gate{v1alpha1.ReasonCheckUnknown, fmt.Sprintf("check %s: %s", check.Name, message)}
 		case v1alpha1.CheckCrossed: // the number is in the status, and differs each time
-			return &gate{v1alpha1.ReasonProgressing, fmt.Sprintf("check %s is out of bounds", check.Name)}
+			return &gate{v1alpha1.ReasonProgressing, "check " + check.Name + " is out of bounds"}
 		case v1alpha1.CheckPassed:
 		}
 	}
@@ -159,12 +160,12 @@ func (p *pass) closed(ring *v1alpha1.ReleaseRingStatus) *gate {
 
 // passed tells of the checks that a ring passed, with their numbers.
 func (p *pass) passed(ring string) string {
-	text := ""
+	var text strings.Builder
 	for _, check := range p.spec.Checks {
 		if concerns(&check, ring) {
 			_, message := hold(&check, p.observed.Samples[check.Name])
-			text += fmt.Sprintf("; check %s: %s", check.Name, message)
+			fmt.Fprintf(&text, "; check %s: %s", check.Name, message)
 		}
 	}
-	return text
+	return text.String()
 }

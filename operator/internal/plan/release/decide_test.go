@@ -297,6 +297,25 @@ func TestBounds(t *testing.T) {
 	require.Equal(t, "check errors: 0.2 is above the maximum 0.05, 2 times in a row", status.BadRevision.Message)
 }
 
+// A ring that needs an approval waits for one of this very revision.
+func TestRingThatNeedsApproval(t *testing.T) {
+	w := released(t)
+	w.spec.Rings[1].NeedsApproval = true
+	w.spec.Approvals = []v1alpha1.ReleaseApproval{{Ring: "rest", Revision: "v1"}, {Ring: "canary", Revision: "v2"}}
+	w.spec.Revision = "v2"
+	w.until("it waits", func() bool { return w.outcome.Reason == v1alpha1.ReasonAwaitingApproval })
+	require.Equal(t, "ring rest has to wait: spec.approvals does not have it with revision v2", w.outcome.Message)
+	for range 20 {
+		w.now = w.now.Add(time.Hour)
+		w.pass(noCrash)
+	}
+	require.Equal(t, v1alpha1.RingProved, w.phase("canary"))
+	require.Equal(t, "v1", w.apps["b"].Target)
+	w.spec.Approvals = []v1alpha1.ReleaseApproval{{Ring: "rest", Revision: "v2"}}
+	w.settle(time.Hour)
+	require.Equal(t, v1alpha1.ReleaseComplete, w.status().Phase)
+}
+
 func TestPausedDecidesNothing(t *testing.T) {
 	w := released(t)
 	w.spec.Revision, w.spec.Paused = "v2", true

@@ -246,6 +246,11 @@ func (p *pass) start(index int) {
 		}
 	}
 	ring := &p.status.Rings[index]
+	approval := v1alpha1.ReleaseApproval{Ring: ring.Name, Revision: p.spec.Revision}
+	if p.spec.Rings[index].NeedsApproval && !slices.Contains(p.spec.Approvals, approval) {
+		p.closing = &gate{v1alpha1.ReasonAwaitingApproval, "spec.approvals does not have it with revision " + p.spec.Revision}
+		return
+	}
 	ring.Phase, ring.StartedTime, ring.InEffect = v1alpha1.RingRolling, p.stamp(), 0
 	members := p.membersOf(ring.Name)
 	from := []string{}

@@ -34,7 +34,7 @@ func Members(spec *v1alpha1.ReleaseGuardSpec, apps []Application) (members map[s
 			}
 		}
 		if count == 0 && len(problem) == 0 {
-			problems = append(problems, fmt.Sprintf("ring %s has no application of its own", ring.Name))
+			problems = append(problems, "ring "+ring.Name+" has no application of its own")
 		}
 	}
 	return members, problems

@@ -39,7 +39,7 @@ func (p *pass) verdict(late string) (verdict Verdict, reason, message string) {
 	case p.status.Phase == v1alpha1.ReleaseRolling:
 		return Waiting, v1alpha1.ReasonProgressing, p.rolling()
 	case late != "":
-		return Waiting, v1alpha1.ReasonProgressing, fmt.Sprintf("the target revision of Application %s is being set", late)
+		return Waiting, v1alpha1.ReasonProgressing, "the target revision of Application " + late + " is being set"
 	}
 	return Done, v1alpha1.ReasonReady, fmt.Sprintf("%s was proved in %d rings, and is the target revision of %d applications",
 		p.status.Release.Revision, len(p.status.Rings), len(p.status.Applications))
