@@ -12,7 +12,8 @@ import (
 	"github.com/holdfast-io/holdfast/operator/api/v1alpha1"
 )
 
-// CRDFolder is the folder of the CustomResourceDefinitions, and ClusterFolder that of other objects without a namespace.
+// CRDFolder is the folder of the CustomResourceDefinitions, and ClusterFolder that of other objects without a namespace
+// whose component has none either.
 const (
 	CRDFolder     = "crds"
 	ClusterFolder = "cluster"
@@ -43,26 +44,27 @@ const (
 // firstKinds are applied before all others, in this order; lastKinds after all others.
 var (
 	firstKinds = []string{
-		"CustomResourceDefinition", "Namespace", "ResourceQuota", "NetworkPolicy", "ServiceAccount", "Role", "RoleBinding",
+		kindCRD, "Namespace", "ResourceQuota", "NetworkPolicy", "ServiceAccount", "Role", "RoleBinding",
 		"ConfigMap", "Service", "PodDisruptionBudget",
 	}
 	lastKinds = []string{"Deployment", "StatefulSet", "Application", "LeaseService"}
 )
 
 // Manifests turns the objects among the resources into files, one an object: CRDs in the folder "crds", everything else
-// in a folder a namespace. The names of the files begin with a number by which they sort in the order to apply them.
+// in a folder a namespace, what is in none with the rest of its component. The names of the files begin with a number by which they sort in the order to apply them.
 // What is meant for Pulumi's provider alone is left out. The same resources give the same bytes.
 //
 // Argo CD applies a folder in waves and waits for the health of each: the namespace, what pods need, the pods, and last
 // the custom resources; it prunes the other way round. Flux has that order built in. An object that the stack retains
-// on delete is one that neither may prune.
+// on delete is one that neither may prune, and so is a CRD, which would take every object of its kind along.
 func Manifests(resources []Resource) ([]Manifest, error) {
 	var manifests []Manifest
+	homes := componentNamespaces(resources)
 	for _, res := range resources {
 		if res.Fields == nil || !strings.HasPrefix(res.Type, "kubernetes:") {
 			continue
 		}
-		manifest, err := manifestOf(res)
+		manifest, err := manifestOf(res, homes[res.Parent])
 		if err != nil {
 			return nil, fmt.Errorf("%s %s: %w", res.Type, res.Name, err)
 		}
@@ -77,7 +79,27 @@ func Manifests(resources []Resource) ([]Manifest, error) {
 	return manifests, nil
 }
 
-func manifestOf(res Resource) (Manifest, error) {
+// componentNamespaces are the namespaces that components have objects in, by the component's URN: the one that a component
+// makes, else that of its first object.
+func componentNamespaces(resources []Resource) map[string]string {
+	made, used := map[string]string{}, map[string]string{}
+	for _, res := range resources {
+		metadata, _ := res.Fields["metadata"].(map[string]any)
+		name, _ := metadata["name"].(string)
+		namespace, _ := metadata["namespace"].(string)
+		switch {
+		case res.Fields["kind"] == "Namespace":
+			made[res.Parent] = name
+		case namespace != "" && used[res.Parent] == "":
+			used[res.Parent] = namespace
+		}
+	}
+	maps.Copy(used, made)
+	return used
+}
+
+// manifestOf makes the manifest; home is the folder of an object that has no namespace itself.
+func manifestOf(res Resource, home string) (Manifest, error) {
 	kind, _ := res.Fields["kind"].(string)
 	metadata, _ := res.Fields["metadata"].(map[string]any)
 	name, _ := metadata["name"].(string)
@@ -89,24 +111,22 @@ func manifestOf(res Resource) (Manifest, error) {
 	if err != nil {
 		return Manifest{}, fmt.Errorf("encode: %w", err)
 	}
+	folder := home
+	switch namespace, _ := metadata["namespace"].(string); {
+	case kind == kindCRD:
+		folder = CRDFolder
+	case kind == "Namespace":
+		folder = name
+	case namespace != "":
+		folder = namespace
+	case home == "":
+		folder = ClusterFolder
+	}
 	file := fmt.Sprintf("%02d-%s-%s.yaml", rank(kind), strings.ToLower(kind), name)
-	return Manifest{
-		Path: path.Join(folder(kind, name, metadata), file), Content: content, Object: res.Fields, URN: res.URN,
-	}, nil
+	return Manifest{Path: path.Join(folder, file), Content: content, Object: res.Fields, URN: res.URN}, nil
 }
 
-func folder(kind, name string, metadata map[string]any) string {
-	switch kind {
-	case "CustomResourceDefinition":
-		return CRDFolder
-	case "Namespace":
-		return name
-	}
-	if namespace, _ := metadata["namespace"].(string); namespace != "" {
-		return namespace
-	}
-	return ClusterFolder
-}
+const kindCRD = "CustomResourceDefinition"
 
 func rank(kind string) int {
 	if i := slices.Index(firstKinds, kind); i >= 0 {
@@ -125,7 +145,7 @@ func annotate(metadata map[string]any, kind string, res Resource) {
 	if wave := syncWave(kind, res.Fields); wave != "" {
 		annotations[annotationSyncWave] = wave
 	}
-	if res.RetainOnDelete {
+	if res.RetainOnDelete || kind == kindCRD {
 		annotations[annotationSyncOptions] = "Prune=false,Delete=false"
 		annotations[annotationFluxPrune] = "disabled"
 	}

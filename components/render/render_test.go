@@ -76,3 +76,40 @@ func TestSecretsAreRefused(t *testing.T) {
 	require.ErrorContains(t, err, "kubernetes:core/v1:Secret token: "+render.ErrSecret.Error())
 	require.NotContains(t, err.Error(), "hunter2")
 }
+
+func TestManifestsTellArgoCDAndFluxWhatPulumiKnows(t *testing.T) {
+	object := func(apiVersion, kind, namespace string, retained bool) render.Resource {
+		metadata := map[string]any{"name": "x"}
+		if namespace != "" {
+			metadata["namespace"] = namespace
+		}
+		return render.Resource{
+			URN: "urn:" + kind, Type: "kubernetes:" + apiVersion + ":" + kind, Name: "x", Parent: "urn:component", RetainOnDelete: retained,
+			Fields: map[string]any{"apiVersion": apiVersion, "kind": kind, "metadata": metadata},
+		}
+	}
+	manifests, err := render.Manifests([]render.Resource{
+		object("apiextensions.k8s.io/v1", "CustomResourceDefinition", "", false),
+		object("v1", "Namespace", "", false),
+		object("rbac.authorization.k8s.io/v1", "ClusterRole", "", false),
+		object("v1", "ConfigMap", "apps", true),
+		object("apps/v1", "Deployment", "apps", false),
+		object("dist.system/v1alpha1", "LeaseService", "apps", false),
+	})
+	require.NoError(t, err)
+	kept := map[string]any{"argocd.argoproj.io/sync-options": "Prune=false,Delete=false", "kustomize.toolkit.fluxcd.io/prune": "disabled"}
+	wave := func(wave string) map[string]any { return map[string]any{"argocd.argoproj.io/sync-wave": wave} }
+	got := map[string]any{}
+	for _, manifest := range manifests {
+		metadata, _ := manifest.Object["metadata"].(map[string]any)
+		got[manifest.Folder()+" "+manifest.URN], _ = metadata["annotations"].(map[string]any)
+	}
+	require.Equal(t, map[string]any{
+		"crds urn:CustomResourceDefinition": kept,
+		"x urn:Namespace":                   wave("-1"),
+		"x urn:ClusterRole":                 map[string]any(nil),
+		"apps urn:ConfigMap":                kept,
+		"apps urn:Deployment":               wave("1"),
+		"apps urn:LeaseService":             wave("2"),
+	}, got)
+}

@@ -23,11 +23,13 @@ type Config struct {
 	Operator     Operator     `json:"operator"`
 	LeaseService LeaseService `json:"leaseService"`
 	ZooKeeper    *ZooKeeper   `json:"zookeeper"`
-	CRDs         CRDs         `json:"crds"`
-	DevEtcd      *DevEtcd     `json:"devEtcd"`
-	ArgoCD       *ArgoCD      `json:"argocd"`
-	Tenants      []Tenant     `json:"tenants"`
-	SelfService  []Space      `json:"selfService"`
+	// ReleaseGuard lets the operator serve ReleaseGuards; nil: it does not.
+	ReleaseGuard *components.ReleaseGuardOperatorArgs `json:"releaseGuard"`
+	CRDs         CRDs                                 `json:"crds"`
+	DevEtcd      *DevEtcd                             `json:"devEtcd"`
+	ArgoCD       *ArgoCD                              `json:"argocd"`
+	Tenants      []Tenant                             `json:"tenants"`
+	SelfService  []Space                              `json:"selfService"`
 }
 
 // Operator configures the operator's Deployment.
@@ -192,6 +194,9 @@ func (c *Config) setDefaults() {
 	if c.GitOps != nil {
 		c.GitOps.setDefaults()
 	}
+	if c.ReleaseGuard != nil && len(c.ReleaseGuard.Namespaces) == 0 {
+		c.ReleaseGuard.Namespaces = []string{defaultArgoCDNamespace}
+	}
 }
 
 func (g *GitOps) setDefaults() {
@@ -201,9 +206,12 @@ func (g *GitOps) setDefaults() {
 	}
 	if g.Namespace == "" {
 		g.Namespace = map[components.GitOpsFlavour]string{
-			components.GitOpsArgoCD: "argocd", components.GitOpsFlux: "flux-system",
+			components.GitOpsArgoCD: defaultArgoCDNamespace, components.GitOpsFlux: "flux-system",
 		}[g.Flavour]
 	}
 }
 
-const defaultRevision = "main"
+const (
+	defaultRevision        = "main"
+	defaultArgoCDNamespace = "argocd"
+)

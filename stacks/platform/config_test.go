@@ -72,7 +72,7 @@ func TestParseConfigRefuses(t *testing.T) {
 		want    []string
 	}{
 		{"an unknown key", map[string]string{"tenats": `[]`}, []string{
-			`tenats: is not a known key; allowed: argocd, crds, devEtcd, gitops, leaseService, namespace, operator, ownership, selfService, tenants, zookeeper`,
+			`tenats: is not a known key; allowed: argocd, crds, devEtcd, gitops, leaseService, namespace, operator, ownership, releaseGuard, selfService, tenants, zookeeper`,
 		}},
 		{"what is missing", map[string]string{"operator": `{}`, "leaseService": ""}, []string{
 			`leaseService: is required`, `operator.image: is required`,

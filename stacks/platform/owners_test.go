@@ -16,7 +16,7 @@ func ownersConfig(t *testing.T, ownership, ofTenantA string) *Config {
 	t.Helper()
 	config, err := ParseConfig(map[string]string{
 		"holdfast:operator": `{"image": "o"}`, "holdfast:leaseService": `{"image": "l"}`, "holdfast:gitops": gitOps,
-		"holdfast:devEtcd": `{"image": "e"}`, "holdfast:ownership": ownership,
+		"holdfast:devEtcd": `{"image": "e"}`, "holdfast:releaseGuard": `{}`, "holdfast:ownership": ownership,
 		"holdfast:tenants":     `[{"name": "a", "ownership": "` + ofTenantA + `", "useDevEtcd": true}, {"name": "b", "namespace": "bs"}]`,
 		"holdfast:selfService": `[{"name": "s", "team": [{"kind": "Group", "name": "g"}]}]`,
 	}, nil)
@@ -60,7 +60,7 @@ func componentNames(resources []render.Resource) []string {
 
 var (
 	platformFolders = []string{
-		"stacks/gitops/dev/cluster", "stacks/gitops/dev/crds", "stacks/gitops/dev/holdfast-etcd",
+		"stacks/gitops/dev/argocd", "stacks/gitops/dev/crds", "stacks/gitops/dev/holdfast-etcd",
 		"stacks/gitops/dev/holdfast-system", "stacks/gitops/dev/s",
 	}
 	everything = []string{"a", "a", "b", "b", "dev-etcd", "holdfast", "space-s"}

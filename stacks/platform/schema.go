@@ -53,7 +53,11 @@ func Schema() *apiextensionsv1.JSONSchemaProps {
 			"operatorChanges": configschema.Enum("Approve", "Automatic"),
 		}),
 		"zookeeper": *zooKeeperSchema(),
-		"crds":      *configschema.Object(nil, configschema.Properties{"retainOnDelete": configschema.Boolean()}),
+		"releaseGuard": *configschema.Object(nil, configschema.Properties{
+			"namespaces": configschema.SomeOf(configschema.DNSLabel(configschema.MaxLabel)),
+			"prometheus": configschema.List(new(configschema.Matching(`^https?://[^\s@]+$`, "allowed are URLs such as http://prometheus.monitoring:9090, without a user"))),
+		}),
+		"crds": *configschema.Object(nil, configschema.Properties{"retainOnDelete": configschema.Boolean()}),
 		"devEtcd": *configschema.Object([]string{"image"}, configschema.Properties{
 			"image":            configschema.Text(configschema.MaxImageLength),
 			"namespace":        configschema.DNSLabel(configschema.MaxLabel),

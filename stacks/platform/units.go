@@ -63,9 +63,12 @@ func (c *Config) Pinned(unit Unit) bool {
 // Folders are the folders of the unit's rendered manifests, that of the CRDs first.
 func (c *Config) Folders(unit Unit) []string {
 	if unit == PlatformUnit {
-		folders := []string{render.CRDFolder, render.ClusterFolder, c.Namespace}
+		folders := []string{render.CRDFolder, c.Namespace}
 		if c.DevEtcd != nil {
 			folders = append(folders, c.DevEtcd.Namespace)
+		}
+		if c.ReleaseGuard != nil {
+			folders = append(folders, c.ReleaseGuard.Namespaces...)
 		}
 		return append(folders, c.spaceFolders()...)
 	}

@@ -65,6 +65,9 @@ func (o *options) complete() error {
 	if o.destroy && (o.to != handover.Pulumi || o.tenant != "") {
 		return errors.New("-destroy needs -to pulumi, and no -tenant: what Git keeps is taken back before it is destroyed")
 	}
+	if o.destroy && o.dryRun {
+		return errors.New("-dry-run says how the objects are moved: leave out -destroy")
+	}
 	if o.file == "" {
 		o.file = filepath.Join(o.project, "Pulumi."+o.stack+".yaml")
 	}
@@ -78,9 +81,27 @@ func run(ctx context.Context, o options, out io.Writer) error {
 	ctx, cancel := context.WithTimeout(ctx, o.timeout)
 	defer cancel()
 	m, err := begin(ctx, o, out)
+	if errors.Is(err, errNoGitOps) && o.destroy {
+		return destroyAlone(ctx, o)
+	}
 	if err != nil {
 		return err
 	}
 	err = m.move(ctx)
 	return errors.Join(err, m.close())
+}
+
+// destroyAlone destroys a stack that has never been handed over.
+func destroyAlone(ctx context.Context, o options) error {
+	s, err := openStack(ctx, o)
+	if err != nil {
+		return err
+	}
+	if o.unlock {
+		err = s.unlock(ctx)
+	}
+	if err == nil {
+		err = s.destroy(ctx)
+	}
+	return errors.Join(err, s.close())
 }

@@ -37,6 +37,8 @@ type mover struct {
 	commit string
 }
 
+var errNoGitOps = errors.New("has no holdfast:gitops")
+
 func begin(ctx context.Context, o options, out io.Writer) (*mover, error) {
 	m := &mover{options: o, out: out}
 	file, config, err := m.read()
@@ -44,7 +46,7 @@ func begin(ctx context.Context, o options, out io.Writer) (*mover, error) {
 		return nil, err
 	}
 	if config.GitOps == nil {
-		return nil, fmt.Errorf("%s has no holdfast:gitops: say there which repository keeps the objects (docs/handover.md)", o.file)
+		return nil, fmt.Errorf("%s %w: say there which repository keeps the objects (docs/handover.md)", o.file, errNoGitOps)
 	}
 	if m.units, err = chooseUnits(config, o); err != nil {
 		return nil, err
@@ -57,7 +59,7 @@ func begin(ctx context.Context, o options, out io.Writer) (*mover, error) {
 			return nil, err
 		}
 	}
-	if m.cluster, err = live.Connect(kubeContext(file)); err != nil {
+	if m.cluster, err = connect(file); err != nil {
 		return nil, err
 	}
 	m.stack, err = openStack(ctx, o)
@@ -84,13 +86,13 @@ func parse(file []byte) (*platform.Config, error) {
 	return platform.ParseConfig(values, nil)
 }
 
-// kubeContext is the context that Pulumi's provider is told to use; empty for the current one.
-func kubeContext(file []byte) string {
+// connect connects to the cluster that Pulumi's provider uses.
+func connect(file []byte) (*live.Cluster, error) {
 	values, err := platform.StackFile(file)
 	if err != nil {
-		return "" // the file has been parsed before
+		return nil, err
 	}
-	return values["kubernetes:context"]
+	return live.Connect(values["kubernetes:kubeconfig"], values["kubernetes:context"])
 }
 
 // chooseUnits says what moves.
@@ -158,6 +160,9 @@ func (m *mover) record(file []byte, config *platform.Config) error {
 		m.files[manifest.Path] = manifest.Content
 		m.manifests = append(m.manifests, manifest.Object)
 		m.what.Objects = append(m.what.Objects, handover.Resource{URN: manifest.URN, Retained: retained[manifest.URN]})
+	}
+	if config.GitOps.RevisionManagedByGuard {
+		m.what.Others = []string{"spec", "source", "targetRevision"}
 	}
 	if m.what.Shared, err = recordKeepers(config, m.transit()); err != nil {
 		return err
@@ -252,6 +257,9 @@ func (m *mover) move(ctx context.Context) error {
 			return err
 		}
 		step, err := handover.Next(m.options.to, view)
+		if errors.Is(err, handover.ErrNothing) && m.options.destroy {
+			return m.stack.destroy(ctx)
+		}
 		if err != nil {
 			return err
 		}

@@ -5,8 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/signal"
 	"path/filepath"
 	"strings"
+	"syscall"
 
 	"github.com/pulumi/pulumi/sdk/v3/go/auto"
 	"github.com/pulumi/pulumi/sdk/v3/go/auto/events"
@@ -106,12 +108,26 @@ func (s *stack) dropPending(ctx context.Context) (int, error) {
 	return state.Pending, s.explain(s.stack.Import(ctx, deployment))
 }
 
+// uninterrupted is a context for a command of pulumi's. Ctrl-C does not end it: the terminal sends that to pulumi itself, which
+// then ends in order, and would end at once if it were interrupted a second time. A SIGTERM and the deadline do.
+func uninterrupted(ctx context.Context) (context.Context, context.CancelFunc) {
+	free, stop := signal.NotifyContext(context.WithoutCancel(ctx), syscall.SIGTERM)
+	deadline, ok := ctx.Deadline()
+	if !ok {
+		return free, stop
+	}
+	bounded, cancel := context.WithDeadline(free, deadline)
+	return bounded, func() { cancel(); stop() }
+}
+
 // preview lists what an update with the program would do.
 func (s *stack) preview(ctx context.Context, file string, program pulumi.RunFunc) ([]handover.Op, error) {
 	if err := s.configure(file); err != nil {
 		return nil, err
 	}
 	s.stack.Workspace().SetProgram(program)
+	ctx, cancel := uninterrupted(ctx)
+	defer cancel()
 	stream, done := make(chan events.EngineEvent), make(chan previewed, 1)
 	go func() { done <- collect(stream) }()
 	if _, err := s.stack.Preview(ctx, optpreview.EventStreams(stream)); err != nil {
@@ -147,7 +163,10 @@ func op(step apitype.StepEventMetadata) handover.Op {
 			out.Custom = out.Custom || side.Custom
 		}
 	}
-	out.Retained = step.Old != nil && step.Old.RetainOnDelete
+	if old := step.Old; old != nil {
+		out.Retained = old.RetainOnDelete
+		out.Unfinished = len(old.InitErrors) > 0 && len(step.Diffs) == 0 && len(step.DetailedDiff) == 0
+	}
 	return out
 }
 
@@ -156,11 +175,15 @@ func (s *stack) up(ctx context.Context, file string, program pulumi.RunFunc) err
 		return err
 	}
 	s.stack.Workspace().SetProgram(program)
+	ctx, cancel := uninterrupted(ctx)
+	defer cancel()
 	_, err := s.stack.Up(ctx, optup.SuppressProgress())
 	return s.explain(err)
 }
 
 func (s *stack) destroy(ctx context.Context) error {
+	ctx, cancel := uninterrupted(ctx)
+	defer cancel()
 	_, err := s.stack.Destroy(ctx, optdestroy.SuppressProgress())
 	return s.explain(err)
 }

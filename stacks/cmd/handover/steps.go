@@ -154,6 +154,15 @@ func keeperNames(keepers []live.Keeper) []string {
 
 // share begins with the proof that what is rendered is what runs.
 func (m *mover) share(ctx context.Context, config *platform.Config) error {
+	for _, keeper := range m.what.Shared {
+		apiVersion, kind := fmt.Sprint(keeper.Fields["apiVersion"]), fmt.Sprint(keeper.Fields["kind"])
+		if served, err := m.cluster.Serves(apiVersion, kind); err != nil {
+			return err
+		} else if !served {
+			_, next := m.owners(config.GitOps)
+			return fmt.Errorf("the cluster has no kind %s of %s: install %s first", kind, apiVersion, next.Name)
+		}
+	}
 	if err := m.compare(ctx, config); err != nil {
 		return err
 	}

@@ -54,14 +54,21 @@ func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	changed, err := run(ctx, o, os.Stdout)
 	stop()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "preview:", err)
+	}
+	os.Exit(exitCode(changed, err))
+}
+
+// exitCode is what a gate decides by. An error is never taken for "no change", nor for a change that is fully shown.
+func exitCode(changed bool, err error) int {
 	switch {
 	case err != nil:
-		fmt.Fprintln(os.Stderr, "preview:", err)
-		os.Exit(exitError)
+		return exitError
 	case changed:
-		os.Exit(exitChanged)
+		return exitChanged
 	default:
-		os.Exit(exitSame)
+		return exitSame
 	}
 }
 
@@ -92,7 +99,7 @@ func run(ctx context.Context, o options, out io.Writer) (changed bool, err error
 		return false, err
 	}
 	if o.live {
-		return compareLive(ctx, config, values["kubernetes:context"], manifests, out)
+		return compareLive(ctx, config, values, manifests, out)
 	}
 	base, err := gitsource.Local(ctx, ".", o.base, o.folder)
 	if err != nil {
@@ -111,9 +118,9 @@ func run(ctx context.Context, o options, out io.Writer) (changed bool, err error
 
 // compareLive applies each unit in a dry run, as its owner would.
 func compareLive(
-	ctx context.Context, config *platform.Config, kubeContext string, manifests []render.Manifest, out io.Writer,
+	ctx context.Context, config *platform.Config, values map[string]string, manifests []render.Manifest, out io.Writer,
 ) (changed bool, err error) {
-	cluster, err := live.Connect(kubeContext)
+	cluster, err := live.Connect(values["kubernetes:kubeconfig"], values["kubernetes:context"])
 	if err != nil {
 		return false, err
 	}

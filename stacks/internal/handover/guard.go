@@ -15,6 +15,8 @@ type Op struct {
 	Custom bool
 	// Retained says that, by the state, the object stays when the resource goes.
 	Retained bool
+	// Unfinished says that an update which was killed had made the object and not waited for it: it is applied again as it is.
+	Unfinished bool
 }
 
 // Guard says why an update of the step must not be made: each line is an operation that would delete, replace or change an
@@ -38,7 +40,7 @@ func refuse(target Target, step Step, op Op) string {
 	case "same", "refresh", "read", "read-discard", "create":
 		return ""
 	case "update":
-		if keeper {
+		if keeper || op.Unfinished {
 			return ""
 		}
 		return "it would change; bring the stack up to date by pulumi up before you hand it over"

@@ -39,7 +39,9 @@ func TestViewOfAState(t *testing.T) {
 	require.Equal(t, handover.View{
 		Objects: 3, InState: 2, Retained: 1, Unsettled: 1, Keeper: true, KeeperShared: true,
 	}, move.ViewState(state))
-	move.Settled = nil
+	move.Others = []string{"spec", "n"}
+	require.True(t, move.ViewState(state).KeeperSettled, "the field in which they differ is somebody else's")
+	move.Others, move.Settled = nil, nil
 	require.False(t, move.ViewState(state).KeeperSettled, "one is there that an ordinary update does not leave")
 }
 
@@ -55,6 +57,8 @@ func TestGuard(t *testing.T) {
 	}
 	retained := op("delete", deployment)
 	retained.Retained = true
+	unfinished := op("update", deployment)
+	unfinished.Unfinished = true
 	component := op("delete", "holdfast:index:Platform")
 	component.Custom = false
 	for _, tc := range []struct {
@@ -68,6 +72,7 @@ func TestGuard(t *testing.T) {
 		{"a keeper that is made", handover.GitOps, handover.StepShare, op("create", application), ""},
 		{"a keeper that changes", handover.GitOps, handover.StepSettle, op("update", application), ""},
 		{"an object that leaves, retained", handover.GitOps, handover.StepSettle, retained, ""},
+		{"an object that was not waited for", handover.Pulumi, handover.StepShare, unfinished, ""},
 		{"a component that leaves", handover.GitOps, handover.StepSettle, component, ""},
 		{"a provider", handover.GitOps, handover.StepSettle, op("delete", "pulumi:providers:kubernetes"), ""},
 		{"an object that is taken", handover.Pulumi, handover.StepShare, op("create", deployment), ""},

@@ -2,6 +2,7 @@ package handover
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"reflect"
 	"strings"
@@ -19,7 +20,7 @@ func DeclareOwner(file []byte, tenant string, owner Target) ([]byte, error) {
 	}
 	config := child(child(&document, ""), "config")
 	if config == nil || config.Kind != yaml.MappingNode || len(config.Content) == 0 {
-		return nil, fmt.Errorf("the stack's file has no keys under config")
+		return nil, errors.New("the stack's file has no keys under config")
 	}
 	edited, err := declare(file, config, tenant, owner)
 	if err != nil {
@@ -43,7 +44,7 @@ func declare(file []byte, config *yaml.Node, tenant string, owner Target) ([]byt
 	}
 	list := child(config, tenantsKey)
 	if list == nil {
-		return nil, fmt.Errorf("the stack's file has no %s", tenantsKey)
+		return nil, errors.New("the stack's file has no " + tenantsKey)
 	}
 	for _, item := range list.Content {
 		if name := child(item, "name"); name == nil || name.Value != tenant {

@@ -3,8 +3,11 @@ package handover
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"reflect"
 	"strings"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
 // Resource is a resource of a stack: in its state, or as a program registers it.
@@ -85,6 +88,8 @@ type Move struct {
 	Objects []Resource
 	// Shared and Settled are the keepers that [StepShare] and [StepSettle] leave in the state.
 	Shared, Settled []Resource
+	// Others is the path of a field of keepers that is somebody else's, and so not compared. Empty: none is.
+	Others []string
 }
 
 // ViewState fills in what is seen in the state.
@@ -112,12 +117,12 @@ func (m *Move) ViewState(state State) View {
 		}
 	}
 	view.Keeper = len(keepers) > 0
-	view.KeeperShared = sameKeepers(keepers, m.Shared)
-	view.KeeperSettled = sameKeepers(keepers, m.Settled)
+	view.KeeperShared = m.sameKeepers(keepers, m.Shared)
+	view.KeeperSettled = m.sameKeepers(keepers, m.Settled)
 	return view
 }
 
-func sameKeepers(held, wanted []Resource) bool {
+func (m *Move) sameKeepers(held, wanted []Resource) bool {
 	if len(held) != len(wanted) {
 		return false
 	}
@@ -127,17 +132,17 @@ func sameKeepers(held, wanted []Resource) bool {
 	}
 	for _, want := range wanted {
 		have, ok := byKey[Key(want.URN)]
-		if !ok || !covers(have.Fields, want.Fields) {
+		if !ok || !m.sameFields(have.Fields, want.Fields) {
 			return false
 		}
 	}
 	return true
 }
 
-// covers reports whether have holds all of want. The provider adds fields of its own to what a program registers; an
-// annotation or a finalizer that is no longer wanted is one too many all the same.
-func covers(have, want map[string]any) bool {
-	normal := func(fields map[string]any) any {
+// sameFields compares what a program registers with what the state has, which holds fields of the provider's own as well.
+func (m *Move) sameFields(have, want map[string]any) bool {
+	normal := func(fields map[string]any) map[string]any {
+		// Numbers of the two sides differ in their types, but not in JSON.
 		encoded, err := json.Marshal(fields)
 		if err != nil {
 			return nil
@@ -146,10 +151,9 @@ func covers(have, want map[string]any) bool {
 		if err := json.Unmarshal(encoded, &decoded); err != nil {
 			return nil
 		}
-		for key := range decoded {
-			if strings.HasPrefix(key, "__") {
-				delete(decoded, key)
-			}
+		maps.DeleteFunc(decoded, func(key string, _ any) bool { return strings.HasPrefix(key, "__") })
+		if len(m.Others) > 0 {
+			unstructured.RemoveNestedField(decoded, m.Others...)
 		}
 		return decoded
 	}

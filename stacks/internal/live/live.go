@@ -4,6 +4,7 @@ package live
 import (
 	"context"
 	"fmt"
+	"os"
 	"slices"
 	"strings"
 
@@ -12,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/client-go/rest"
@@ -31,7 +33,7 @@ type Owner struct {
 	Update []string
 }
 
-// The owners that there are.
+// Pulumi is the owner by the Kubernetes provider of Pulumi.
 func Pulumi() Owner { return Owner{Name: "Pulumi", Apply: "pulumi-kubernetes"} }
 
 // ArgoCD is the owner by Argo CD's application controller.
@@ -79,11 +81,22 @@ func (o Owner) manager(object *unstructured.Unstructured) string {
 // Cluster is a connection to an API server. It is safe for concurrent use.
 type Cluster struct{ client client.Client }
 
-// Connect connects to the cluster that KUBECONFIG and the name of a context choose, as Pulumi's provider does. An empty
-// name takes the current context.
-func Connect(kubeContext string) (*Cluster, error) {
-	config, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(clientcmd.NewDefaultClientConfigLoadingRules(),
-		&clientcmd.ConfigOverrides{CurrentContext: kubeContext}).ClientConfig()
+// Connect connects to the cluster that a stack's configuration chooses, as Pulumi's provider does: by a kubeconfig (the path
+// of a file, or its content; empty: that of KUBECONFIG) and the name of a context (empty: the current one).
+func Connect(kubeconfig, kubeContext string) (*Cluster, error) {
+	overrides := &clientcmd.ConfigOverrides{CurrentContext: kubeContext}
+	rules := clientcmd.NewDefaultClientConfigLoadingRules()
+	load := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, overrides)
+	if _, err := os.Stat(kubeconfig); err == nil {
+		rules.ExplicitPath = kubeconfig
+	} else if kubeconfig != "" {
+		content, err := clientcmd.Load([]byte(kubeconfig))
+		if err != nil {
+			return nil, fmt.Errorf("kubernetes:kubeconfig is neither a file nor the content of one: %w", err)
+		}
+		load = clientcmd.NewDefaultClientConfig(*content, overrides)
+	}
+	config, err := load.ClientConfig()
 	if err != nil {
 		return nil, fmt.Errorf("find the cluster: %w", err)
 	}
@@ -192,6 +205,19 @@ func (c *Cluster) List(ctx context.Context, apiVersion, kind, namespace string) 
 		return nil, fmt.Errorf("list the %ss of namespace %s: %w", kind, namespace, err)
 	}
 	return list.Items, nil
+}
+
+// Serves reports whether the cluster knows the kind.
+func (c *Cluster) Serves(apiVersion, kind string) (bool, error) {
+	version, err := schema.ParseGroupVersion(apiVersion)
+	if err != nil {
+		return false, err
+	}
+	_, err = c.client.RESTMapper().RESTMapping(version.WithKind(kind).GroupKind(), version.Version)
+	if missing(err) {
+		return false, nil
+	}
+	return err == nil, err
 }
 
 // Annotate sets an annotation of an object.

@@ -1,0 +1,93 @@
+package main
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/holdfast-io/holdfast/stacks/internal/handover"
+	"github.com/holdfast-io/holdfast/stacks/platform"
+)
+
+const stackFile = `config:
+  holdfast:operator: {image: "example.com/operator:1"}
+  holdfast:leaseService: {image: "example.com/lease-service:1"}
+  holdfast:gitops: {flavour: argocd, repoURL: "https://git.example.com/x.git", path: stacks/gitops/dev}
+  holdfast:tenants:
+    - {name: team-a}
+    - {name: team-b, ownership: pulumi}
+`
+
+func TestOptions(t *testing.T) {
+	for _, tc := range []struct {
+		options options
+		want    string
+	}{
+		{options{}, `-to is ""; allowed: pulumi, gitops`},
+		{options{to: "git"}, `-to is "git"; allowed: pulumi, gitops`},
+		{options{to: handover.GitOps, destroy: true}, "-destroy needs -to pulumi"},
+		{options{to: handover.Pulumi, destroy: true, tenant: "a"}, "-destroy needs -to pulumi, and no -tenant"},
+		{options{to: handover.Pulumi, destroy: true, dryRun: true}, "leave out -destroy"},
+	} {
+		require.ErrorContains(t, tc.options.complete(), tc.want)
+	}
+	o := options{to: handover.GitOps, stack: "prod", project: "x"}
+	require.NoError(t, o.complete())
+	require.Equal(t, "x/Pulumi.prod.yaml", o.file)
+}
+
+func TestWhatMoves(t *testing.T) {
+	config, err := parse([]byte(stackFile))
+	require.NoError(t, err)
+	a, b := platform.TenantUnit("team-a"), platform.TenantUnit("team-b")
+	for _, tc := range []struct {
+		options options
+		want    []platform.Unit
+		file    []string
+	}{
+		{options{to: handover.GitOps}, []platform.Unit{platform.PlatformUnit, a}, []string{"  holdfast:ownership: gitops\n", "{name: team-a}", "{name: team-b, ownership: pulumi}"}},
+		{options{to: handover.Pulumi, destroy: true}, []platform.Unit{platform.PlatformUnit, a, b}, []string{"holdfast:ownership: pulumi", "{name: team-a}", "{name: team-b, ownership: pulumi}"}},
+		{options{to: handover.GitOps, tenant: "team-a"}, []platform.Unit{a}, []string{"{ownership: gitops, name: team-a}", "{name: team-b, ownership: pulumi}"}},
+		{options{to: handover.GitOps, tenant: "team-b"}, []platform.Unit{b}, []string{"{name: team-a}", "{name: team-b, ownership: gitops}"}},
+	} {
+		units, err := chooseUnits(config, tc.options)
+		require.NoError(t, err)
+		require.Equal(t, tc.want, units)
+		m := &mover{options: tc.options, units: units}
+		file, err := m.declare([]byte(stackFile), config)
+		require.NoError(t, err)
+		for _, text := range tc.file {
+			require.Contains(t, string(file), text)
+		}
+		require.Equal(t, tc.options.tenant == "", strings.Contains(string(file), "holdfast:ownership"))
+	}
+	_, err = chooseUnits(config, options{tenant: "team-x"})
+	require.EqualError(t, err, `-tenant is "team-x"; allowed: team-a, team-b`)
+}
+
+func TestWhatIsRecorded(t *testing.T) {
+	config, err := parse([]byte(stackFile))
+	require.NoError(t, err)
+	m := &mover{options: options{to: handover.GitOps}, units: []platform.Unit{platform.PlatformUnit, platform.TenantUnit("team-a")}}
+	require.NoError(t, m.record([]byte(stackFile), config))
+	require.Len(t, m.what.Objects, len(m.files))
+	require.Contains(t, m.files, "team-a/14-leaseservice-team-a.yaml")
+	require.Contains(t, m.files, "crds/00-customresourcedefinition-leaseservices.dist.system.yaml")
+	require.NotContains(t, m.files, "team-b/14-leaseservice-team-b.yaml")
+	require.Equal(t, m.what.Shared, m.what.Settled, "without a cascade")
+	require.NotEmpty(t, m.what.Shared)
+	retained := 0
+	for _, object := range m.what.Objects {
+		if object.Retained {
+			require.Contains(t, object.URN, "CustomResourceDefinition")
+			retained++
+		}
+	}
+	require.Positive(t, retained, "CRDs are retained by default, whoever owns them")
+}
+
+func TestACommandThatCannotBeginSaysWhy(t *testing.T) {
+	err := run(t.Context(), options{to: handover.GitOps, stack: "moon", project: t.TempDir()}, &strings.Builder{})
+	require.ErrorContains(t, err, `stack "moon"`)
+}
