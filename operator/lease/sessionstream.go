@@ -65,18 +65,8 @@ func (s *Session) serve() (opened bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	s.mu.Lock()
-	s.id++
-	open := proto.CloneOf(s.open)
-	open.Batches = true
-	for key, k := range s.leases {
-		k.since = notCovered
-		open.Attach = append(open.Attach, &leasev1.SessionAttach{Name: key.name, Token: key.token})
-	}
-	id := s.id
-	s.mu.Unlock()
 	opening := now() // what is attached is renewed at the earliest now
-	if err := st.Send(&leasev1.SessionRequest{Id: id, Message: &leasev1.SessionRequest_Open{Open: open}}); err != nil {
+	if err := st.Send(s.opening()); err != nil {
 		return false, err
 	}
 	giveUp := func() {
@@ -178,6 +168,20 @@ func (s *Session) post(r *leasev1.SessionRequest) {
 	case s.posted <- struct{}{}:
 	default:
 	}
+}
+
+// opening makes the first message of a stream, with the leases to take along.
+func (s *Session) opening() *leasev1.SessionRequest {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.id++
+	open := proto.CloneOf(s.open)
+	open.Batches = true
+	for key, k := range s.leases {
+		k.since = notCovered
+		open.Attach = append(open.Attach, &leasev1.SessionAttach{Name: key.name, Token: key.token})
+	}
+	return &leasev1.SessionRequest{Id: s.id, Message: &leasev1.SessionRequest_Open{Open: open}}
 }
 
 // leave moves the session to another replica within half of the time that the present one still has, if another can be

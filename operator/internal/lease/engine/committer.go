@@ -17,13 +17,13 @@ const (
 	insistMost  = time.Second
 	// After a batch with ops that nobody waits for, the next such may come after laterPause times as long as it took, but
 	// after laterMost at most. So when very many leases expire together, the store is most of the time free for those who
-	// wait, and still a hundred batches take no more than a second.
-	laterPause = 2
-	laterMost  = 6 * time.Millisecond
+	// wait, and still ten thousand end within a second.
+	laterPause = 8
+	laterMost  = 25 * time.Millisecond
 	// laterShare is how many of the ops somebody waits for go into a batch, when there are others whose time has come.
 	laterShare = store.MaxBatchWrites / 2
-	// laterBatch is how many of those others go into one batch: few enough that who comes while it is under way does not wait long.
-	laterBatch = store.MaxBatchWrites / 8
+	// laterBatch is how many of those others go into one batch.
+	laterBatch = store.MaxBatchWrites / 2
 )
 
 // committer commits the ops of all shards of one session, one batch at a time: whatever is queued while a

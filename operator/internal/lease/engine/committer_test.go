@@ -38,7 +38,7 @@ func TestTake(t *testing.T) {
 	assert.Empty(t, batch)
 	assert.Zero(t, wait, "nothing to wait for but new ops")
 
-	c.add(true, ops("later", 700)...)
+	c.add(true, ops("later", 1700)...)
 	c.add(false, ops("call", 3)...)
 	batch, others, _ := c.take(now)
 	assert.Equal(t, 3, named(batch, 'c'), "calls come first")
@@ -67,5 +67,5 @@ func TestTake(t *testing.T) {
 			taken[op.Op.Name] = true
 		}
 	}
-	assert.Len(t, taken, 3000-laterShare+700-2*laterBatch, "each is taken once")
+	assert.Len(t, taken, 3000-laterShare+1700-2*laterBatch, "each is taken once")
 }

@@ -44,25 +44,6 @@ func (s *slot) count(e *Engine) {
 	s.holds, s.waiters, s.owned = holds, waiters, owned
 }
 
-type holdKey struct {
-	name  string
-	token int64
-}
-
-// Follower hears what happens to a hold without being asked for. Its function must not block.
-type Follower struct {
-	key  holdKey
-	hear func(Notice)
-	next *Follower // of the same hold
-}
-
-// Notice is what a Follower hears.
-type Notice struct {
-	core.Notice
-	// Moved says that this replica does not serve the hold any more. It is the last notice.
-	Moved bool
-}
-
 // serving returns the claim under which the slot serves its shard; false: it does not.
 func (s *slot) serving() (store.Claim, bool) {
 	s.mu.Lock()

@@ -12,7 +12,6 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
-	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/holdfast-io/holdfast/operator/internal/lease/core"
@@ -28,9 +27,6 @@ const (
 	// sessionCalls bounds the releases and attaches of one session under way, and sessionAcquires its acquires that wait.
 	sessionCalls    = 256
 	sessionAcquires = 10_000
-	// batchMessages and batchBytes bound what is sent as one message. gRPC clients take 4 MiB unless told otherwise.
-	batchMessages = 256
-	batchBytes    = 1 << 20
 	// sessionBeats is how many heartbeats may queue up; they are answered one after another.
 	sessionBeats = 16
 	// goAwayGrace is what a client is told it has left on a replica that is stopping. The stream lives at least until the
@@ -111,59 +107,6 @@ func (s *Server) Session(stream grpc.BidiStreamingServer[leasev1.SessionRequest,
 			return s.streamError(ctx, ctx.Err())
 		}
 	}
-}
-
-// flush answers and sends all there is in the outbox: together, to a client that takes it so. Answers make messages, so the replies
-// come first.
-func (ss *sessionStream) flush(stream grpc.ServerStreamingServer[leasev1.SessionResponse]) error {
-	for {
-		messages, replies := ss.out.take()
-		if len(messages)+len(replies) == 0 {
-			return nil
-		}
-		for _, call := range replies {
-			call.answer()
-		}
-		if len(replies) > 0 && ss.batches {
-			more, late := ss.out.take()
-			messages = append(messages, more...)
-			for _, call := range late {
-				call.answer() // its message comes with the next
-			}
-		}
-		for len(messages) > 0 {
-			n := 1
-			if ss.batches {
-				n = together(messages)
-			}
-			if err := stream.Send(joined(messages[:n])); err != nil {
-				return err
-			}
-			messages = messages[n:]
-		}
-	}
-}
-
-// together says how many of the messages, from the first on, go into one batch.
-func together(messages []*leasev1.SessionResponse) int {
-	bytes := 0
-	for i, m := range messages {
-		if m.GetGot() != nil || m.GetQueued() != nil || m.GetRefused() != nil {
-			bytes += proto.Size(m) // others are small
-		}
-		if i > 0 && (i == batchMessages || bytes > batchBytes) {
-			return i
-		}
-	}
-	return len(messages)
-}
-
-// joined makes one message of several.
-func joined(messages []*leasev1.SessionResponse) *leasev1.SessionResponse {
-	if len(messages) == 1 {
-		return messages[0]
-	}
-	return &leasev1.SessionResponse{Message: &leasev1.SessionResponse_Batch{Batch: &leasev1.SessionResponseBatch{Responses: messages}}}
 }
 
 // finish sends what is left after the client said its last.
