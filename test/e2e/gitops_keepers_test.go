@@ -33,6 +33,8 @@ type keeper interface {
 	look(ctx context.Context) error
 	// unsettled says what is not yet in effect at a commit; "" when everything is, and healthy.
 	unsettled(ctx context.Context, commit string) string
+	// cascades says what would take objects of the cluster with it if it were deleted; "" when nothing would.
+	cascades(ctx context.Context) string
 }
 
 var (
@@ -78,11 +80,25 @@ func (k *argoKeeper) unsettled(ctx context.Context, commit string) string {
 			value, _, _ := unstructured.NestedString(list[i].Object, path...)
 			return value
 		}
-		state := get("status", "sync", "status") + " " + get("status", "health", "status") + " " + get("status", "operationState", "phase")
-		if state != "Synced Healthy Succeeded" || get("status", "sync", "revision") != commit {
+		state := get("status", "sync", "status") + " " + get("status", "health", "status")
+		phase := get("status", "operationState", "phase") // empty when there was nothing to do since the Application was made
+		if state != "Synced Healthy" || phase != "" && phase != "Succeeded" || get("status", "sync", "revision") != commit {
 			conditions, _, _ := unstructured.NestedSlice(list[i].Object, "status", "conditions")
-			return fmt.Sprintf("%s is %q at %s: %s %v", list[i].GetName(), state, get("status", "sync", "revision"),
+			return fmt.Sprintf("%s is %q %s at %s: %s %v", list[i].GetName(), state, phase, get("status", "sync", "revision"),
 				get("status", "operationState", "message"), conditions)
+		}
+	}
+	return ""
+}
+
+func (k *argoKeeper) cascades(ctx context.Context) string {
+	list, err := k.cluster.list(ctx, applications, gitops.ArgoCDNamespace)
+	if err != nil {
+		return err.Error()
+	}
+	for i := range list {
+		if finalizers := list[i].GetFinalizers(); len(finalizers) > 0 {
+			return fmt.Sprintf("%s has %v", list[i].GetName(), finalizers)
 		}
 	}
 	return ""
@@ -123,6 +139,19 @@ func (k *fluxKeeper) unsettled(ctx context.Context, commit string) string {
 		if ready == nil || ready.Status != metav1.ConditionTrue || ready.ObservedGeneration != list[i].GetGeneration() ||
 			!strings.HasSuffix(revision, commit) {
 			return fmt.Sprintf("%s at %q: %v", list[i].GetName(), revision, ready)
+		}
+	}
+	return ""
+}
+
+func (k *fluxKeeper) cascades(ctx context.Context) string {
+	list, err := k.cluster.list(ctx, kustomizations, gitops.FluxNamespace)
+	if err != nil {
+		return err.Error()
+	}
+	for i := range list {
+		if policy, _, _ := unstructured.NestedString(list[i].Object, "spec", "deletionPolicy"); policy != "Orphan" {
+			return fmt.Sprintf("%s has %s", list[i].GetName(), policy)
 		}
 	}
 	return ""
@@ -175,26 +204,27 @@ func stagesOf(t *testing.T, args *components.GitOpsHandoverArgs) [][]*unstructur
 func (tc *testCluster) apply(t *testing.T, objects ...*unstructured.Unstructured) {
 	t.Helper()
 	for _, object := range objects {
-		require.NoError(t, tc.client.Apply(t.Context(), client.ApplyConfigurationFromUnstructured(object),
+		// The client writes the answer into what it is given.
+		require.NoError(t, tc.client.Apply(t.Context(), client.ApplyConfigurationFromUnstructured(object.DeepCopy()),
 			client.FieldOwner("e2e"), client.ForceOwnership), "%s %s", object.GetKind(), object.GetName())
 	}
+}
+
+// ownObjects are all but Argo CD's ConfigMap, to which the component only adds.
+func ownObjects(stage []*unstructured.Unstructured) []*unstructured.Unstructured {
+	return slices.DeleteFunc(slices.Clone(stage), func(object *unstructured.Unstructured) bool { return object.GetName() == "argocd-cm" })
 }
 
 // removeStages deletes the stages in reverse, each gone before the one that it depends on.
 func (tc *testCluster) removeStages(t *testing.T, stages [][]*unstructured.Unstructured) {
 	t.Helper()
 	for _, stage := range slices.Backward(stages) {
+		stage = ownObjects(stage)
 		for _, object := range stage {
-			if object.GetName() == "argocd-cm" { // Argo CD's own, of which the component adds to
-				continue
-			}
 			err := tc.client.Delete(t.Context(), object, client.PropagationPolicy(metav1.DeletePropagationForeground))
 			require.NoError(t, client.IgnoreNotFound(err))
 		}
 		for _, object := range stage {
-			if object.GetName() == "argocd-cm" {
-				continue
-			}
 			eventually(t, 3*time.Minute, object.GetKind()+" "+object.GetName()+" is gone", func(ctx context.Context) string {
 				live := object.DeepCopy()
 				if err := tc.client.Get(ctx, client.ObjectKeyFromObject(object), live); !apierrors.IsNotFound(err) {

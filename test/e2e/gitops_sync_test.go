@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -41,7 +43,7 @@ type gitOpsJob struct {
 	cluster *testCluster
 	git     *gitops.Git
 	keeper  keeper
-	ordered bool // it waits for custom resources to be gone before it removes what the operator needs
+	argo    bool
 
 	config  map[string]any
 	tenants []tenant
@@ -55,15 +57,15 @@ func TestE2EGitOps(t *testing.T) {
 	env := loadEnvironment(t)
 	tc := startCluster(t, env, "gitops")
 	for _, flavour := range []struct {
-		name    string
-		start   func(*testing.T, environment, *testCluster) keeper
-		ordered bool
+		name  string
+		start func(*testing.T, environment, *testCluster) keeper
+		argo  bool
 	}{
 		{"Argo CD", newArgoKeeper, true},
 		{"Flux", newFluxKeeper, false},
 	} {
 		if !t.Run(flavour.name, func(t *testing.T) {
-			job := &gitOpsJob{test: t, env: env, cluster: tc, git: gitops.StartGit(t), keeper: flavour.start(t, env, tc), ordered: flavour.ordered}
+			job := &gitOpsJob{test: t, env: env, cluster: tc, git: gitops.StartGit(t), keeper: flavour.start(t, env, tc), argo: flavour.argo}
 			job.run(t)
 		}) {
 			return
@@ -74,20 +76,28 @@ func TestE2EGitOps(t *testing.T) {
 func (j *gitOpsJob) run(t *testing.T) {
 	j.configure(t)
 	args := j.keeper.args("team-a", "team-b")
-	args.RepoURL, args.Path, args.CRDs, args.Cascade = j.git.URL, gitopsPath, "crds", true
+	args.RepoURL, args.Path, args.CRDs = j.git.URL, gitopsPath, "crds"
 	args.Platform = []string{"holdfast-etcd", "holdfast-system"}
+	sparing := stagesOf(t, args)
+	args.Cascade = true
 	stages := stagesOf(t, args)
-	for _, step := range []struct {
+	type step struct {
 		name string
 		run  func(*testing.T)
-	}{
+	}
+	steps := []step{
 		{"a cluster comes up from Git", func(t *testing.T) { j.bringUp(t, stages) }},
 		{"a commit changes replicas and image", j.commitChange},
 		{"what is changed by hand comes back", j.healByHand},
 		{"git revert rolls back", j.revert},
 		{"a tenant that leaves Git leaves the cluster", j.removeTenant},
+		{"what keeps the objects goes without them", func(t *testing.T) { j.handBack(t, sparing, stages) }},
 		{"all of it goes, but for the CRDs", func(t *testing.T) { j.tearDown(t, stages) }},
-	} {
+	}
+	if j.argo {
+		steps = slices.Insert(steps, 4, step{"a tenant's folder holds nothing but what tenants have", j.refuseForeignKinds})
+	}
+	for _, step := range steps {
 		start := time.Now()
 		if !t.Run(step.name, step.run) {
 			j.describe(t)
@@ -203,11 +213,70 @@ func (j *gitOpsJob) revert(t *testing.T) {
 	j.tenants[0] = j.tenants[1].with(tenant{"name": "team-a"})
 }
 
-// removeTenant takes a tenant out of Git. Its LeaseService is held back by a finalizer, as one that still drains: Argo CD
-// leaves the rest alone until it is gone, the operator's rights among it.
+// refuseForeignKinds commits a Secret into a tenant's folder. Argo CD's project does not allow it. Flux knows no such bound but
+// the rights of its account.
+func (j *gitOpsJob) refuseForeignKinds(t *testing.T) {
+	file := filepath.Join(gitopsPath, "team-b", "99-secret-foreign.yaml")
+	secret := "apiVersion: v1\nkind: Secret\nmetadata: {name: foreign, namespace: team-b}\n"
+	require.NoError(t, os.WriteFile(filepath.Join(j.git.Dir, file), []byte(secret), 0o600))
+	j.git.Commit("Smuggle a Secret in")
+	require.NoError(t, j.keeper.look(t.Context()))
+	application := &unstructured.Unstructured{}
+	application.SetGroupVersionKind(applications)
+	eventually(t, syncTimeout, "the project refuses the Secret", func(ctx context.Context) string {
+		if err := j.cluster.client.Get(ctx, types.NamespacedName{Namespace: gitops.ArgoCDNamespace, Name: "holdfast-team-b"}, application); err != nil {
+			return err.Error()
+		}
+		resources, _, _ := unstructured.NestedSlice(application.Object, "status", "operationState", "syncResult", "resources")
+		if !strings.Contains(fmt.Sprint(resources), "is not permitted in project holdfast-tenants") {
+			return fmt.Sprint(resources)
+		}
+		return ""
+	})
+	err := j.cluster.client.Get(t.Context(), types.NamespacedName{Namespace: "team-b", Name: "foreign"}, &corev1.Secret{})
+	require.True(t, apierrors.IsNotFound(err), "the Secret was applied: %v", err)
+	j.git.Remove(file)
+	j.settle(t, j.git.Commit("Take it out again"))
+}
+
+// handBack deletes all that keeps the objects, as a handover to Pulumi does, and then has them kept again.
+func (j *gitOpsJob) handBack(t *testing.T, sparing, stages [][]*unstructured.Unstructured) {
+	before := j.podUID(t, "team-a")
+	for _, stage := range sparing {
+		j.cluster.apply(t, stage...)
+	}
+	eventually(t, syncTimeout, "nothing cascades any more", j.keeper.cascades)
+	j.cluster.removeStages(t, sparing)
+	j.requireUntouched(t, "team-a")
+	require.Equal(t, before, j.podUID(t, "team-a"), "the pod was made anew")
+	j.requireHeld(t)
+	for _, stage := range stages {
+		j.cluster.apply(t, stage...)
+	}
+	j.settle(t, j.git.Head())
+	require.Equal(t, before, j.podUID(t, "team-a"), "the pod was made anew")
+}
+
+// finalized makes a ZooKeeperConfig as the tenant's team would, with the finalizer of one that has written its znode.
+func (j *gitOpsJob) finalized(t *testing.T, namespace string) {
+	t.Helper()
+	require.NoError(t, j.cluster.client.Create(t.Context(), &v1alpha1.ZooKeeperConfig{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "routing", Finalizers: []string{v1alpha1.FinalizerZnode}},
+		Spec: v1alpha1.ZooKeeperConfigSpec{
+			Path: "/routing", StringData: new("{}"), DeletionPolicy: v1alpha1.DeletionOrphan,
+			Connection: &v1alpha1.ZooKeeperConnection{ConnectString: "zookeeper.invalid:2181"},
+		},
+	}))
+}
+
+// removeTenant takes a tenant out of Git, with a custom resource in its namespace that Git never held, and whose finalizer
+// needs the operator, which learns from the same commit that the namespace is no longer one of its own. Under Argo CD the
+// LeaseService is held back too, as one that still drains: the rest is left alone until it is gone, the operator's rights
+// among it.
 func (j *gitOpsJob) removeTenant(t *testing.T) {
 	service := j.leaseService(t, "team-b")
-	if j.ordered {
+	j.finalized(t, "team-b")
+	if j.argo {
 		patch := client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":["holdfast.test/draining"]}}`))
 		require.NoError(t, j.cluster.client.Patch(t.Context(), service, patch))
 	}
@@ -215,7 +284,7 @@ func (j *gitOpsJob) removeTenant(t *testing.T) {
 	j.render(t)
 	commit := j.git.Commit("Say farewell to team-b")
 	require.NoError(t, j.keeper.look(t.Context()))
-	if j.ordered {
+	if j.argo {
 		eventually(t, syncTimeout, "the LeaseService is being deleted", func(ctx context.Context) string {
 			if err := j.cluster.client.Get(ctx, client.ObjectKeyFromObject(service), service); err != nil {
 				return err.Error()
@@ -238,7 +307,8 @@ func (j *gitOpsJob) removeTenant(t *testing.T) {
 func (j *gitOpsJob) requireUntouched(t *testing.T, namespace string) {
 	t.Helper()
 	const watched = 5 * time.Second
-	err := wait.PollUntilContextTimeout(t.Context(), 200*time.Millisecond, watched, true, func(ctx context.Context) (bool, error) {
+	ctx := t.Context() // a request that the end of the watch interrupts is no finding
+	err := wait.PollUntilContextTimeout(ctx, 200*time.Millisecond, watched, true, func(context.Context) (bool, error) {
 		for _, object := range []client.Object{
 			&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}},
 			&rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "holdfast-operator"}},
