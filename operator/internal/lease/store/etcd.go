@@ -30,6 +30,7 @@ type Etcd struct {
 	attempt  time.Duration
 	identity identity
 	journals journals
+	present  present
 	feed     feed
 }
 

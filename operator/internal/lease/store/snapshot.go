@@ -59,28 +59,18 @@ func (w *watch) snapshot(ctx context.Context, compacted bool) error {
 	}
 }
 
-// unsettled reads what the journals say of the target beyond the lease keys, by name, and at which revision that was.
+// unsettled returns what the journals say of the target beyond the lease keys, by name, and at which revision that was.
 func (w *watch) unsettled(ctx context.Context) (map[string]overlay, int64, error) {
-	states, err := w.etcd.client.Get(ctx, w.etcd.keys.shards(), clientv3.WithPrefix())
-	if err != nil {
-		return nil, 0, fmt.Errorf("read the states of the shards: %w", err)
-	}
-	revision := states.Header.GetRevision()
-	byShard, _, err := w.etcd.readJournals(ctx, revision)
+	all, err := w.etcd.present.read(ctx, w.etcd)
 	if err != nil {
 		return nil, 0, err
 	}
-	settled := map[string]int64{}
-	for _, kv := range states.Kvs {
-		state, err := decodeState(string(kv.GetKey()), []*mvccpb.KeyValue{kv})
-		if err != nil {
-			return nil, 0, err
-		}
-		settled[string(kv.GetKey())] = state.record.GetSettled()
-	}
 	changed := map[string]overlay{}
-	for shard, entries := range byShard {
-		for p, c := range newOverlay(entries, settled[w.etcd.keys.state(shard)]) {
+	for shard, entries := range all.byShard {
+		if w.target.Name != "" && shard != core.ShardOf(w.target.Name, w.shards) {
+			continue
+		}
+		for p, c := range newOverlay(entries, all.settled[shard]) {
 			if !w.target.matches(p.name) {
 				continue
 			}
@@ -90,7 +80,7 @@ func (w *watch) unsettled(ctx context.Context) (map[string]overlay, int64, error
 			changed[p.name][p] = c
 		}
 	}
-	return changed, revision, nil
+	return changed, all.revision, nil
 }
 
 // snapshotReader makes leases of lease keys, which come by name, and of what journals say.

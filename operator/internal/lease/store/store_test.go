@@ -2,12 +2,14 @@ package store_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 	clientv3 "go.etcd.io/etcd/client/v3"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/holdfast-io/holdfast/operator/internal/lease/core"
 	"github.com/holdfast-io/holdfast/operator/internal/lease/leasetest"
@@ -319,6 +321,40 @@ func TestWatchAfterCompactionBeginsWithASnapshot(t *testing.T) {
 	u := watch(store.Target{Prefix: "other/"}, 0, 1)[0]
 	require.Empty(t, u.Snapshot.Leases)
 	require.False(t, u.Snapshot.Compacted)
+}
+
+// Watches that begin at the same time, of names whose holds are in the journal or in lease keys, each see all that was committed before.
+func TestWatchesThatBeginTogether(t *testing.T) {
+	f := newFixture(t)
+	const names = 100
+	var owners []owner
+	for shard := range shards {
+		owners = append(owners, f.owner(t, fmt.Sprint(shard), shard))
+	}
+	var group errgroup.Group
+	for i := range names {
+		name := fmt.Sprint("n", i)
+		o := owners[core.ShardOf(name, shards)]
+		token, err := f.Commit(t.Context(), o.cursor, []store.BatchOp{o.put(name, name)})
+		require.NoError(t, err)
+		if i%10 == 0 {
+			require.NoError(t, f.Settle(t.Context(), o.cursor, o.shard, o.claim))
+		}
+		group.Go(func() error {
+			seen := errors.New("seen")
+			err := f.Watch(t.Context(), shards, store.Target{Name: name}, 0, func(u store.Update) error {
+				if u.Snapshot == nil || len(u.Snapshot.Leases) != 1 || u.Snapshot.Leases[0].Holds[0].Token != token {
+					return fmt.Errorf("%s: %+v does not have its token %d", name, u, token)
+				}
+				return seen
+			})
+			if errors.Is(err, seen) {
+				return nil
+			}
+			return err
+		})
+	}
+	require.NoError(t, group.Wait())
 }
 
 func TestFits(t *testing.T) {
