@@ -47,7 +47,14 @@ type DevEtcd struct {
 
 	// Endpoint is the client URL inside the cluster, known once etcd serves.
 	Endpoint pulumi.StringOutput `pulumi:"endpoint"`
+
+	objects []pulumi.Resource
 }
+
+// Objects are the objects that there is to wait for. What comes after the DevEtcd should depend on them and not on the
+// component: the SDK takes a component for the objects that have been registered in it by the time it looks, and it looks
+// before all of them are.
+func (e *DevEtcd) Objects() []pulumi.Resource { return e.objects }
 
 // DevEtcdEndpoint is the client URL of a [DevEtcd] in the namespace.
 func DevEtcdEndpoint(namespace string) string {
@@ -84,6 +91,7 @@ func NewDevEtcd(
 		return nil, err
 	}
 	etcd.Endpoint = after(set, DevEtcdEndpoint(namespace))
+	etcd.objects = []pulumi.Resource{set} // which comes after the namespace
 	return etcd, ctx.RegisterResourceOutputs(etcd, pulumi.Map{"endpoint": etcd.Endpoint})
 }
 

@@ -76,7 +76,7 @@ func NewLeaseTenant(
 		if err != nil {
 			return nil, err
 		}
-		serviceOpts = append(serviceOpts, pulumi.DependsOn([]pulumi.Resource{made}))
+		serviceOpts = append(serviceOpts, pulumi.DependsOn(made.Objects()))
 	}
 	serviceName := LeaseServiceName(args.Tenant)
 	service, err := NewLeaseService(ctx, name+"-leaseservice", &LeaseServiceArgs{

@@ -75,10 +75,17 @@ type Platform struct {
 	Namespace pulumi.StringOutput `pulumi:"namespace"`
 	// OperatorImage is the image that runs, known once its rollout is complete.
 	OperatorImage pulumi.StringOutput `pulumi:"operatorImage"`
+
+	objects []pulumi.Resource
 }
 
-// NewPlatform registers a Platform. Custom resources should depend on it, so that they are created when the operator
-// runs and are deleted before it.
+// Objects are the objects that there is to wait for. What comes after the Platform should depend on them and not on the
+// component: the SDK takes a component for the objects that have been registered in it by the time it looks, and it looks
+// before all of them are.
+func (p *Platform) Objects() []pulumi.Resource { return p.objects }
+
+// NewPlatform registers a Platform. Custom resources should depend on its Objects, so that they are created when the
+// operator runs and are deleted before it.
 func NewPlatform(
 	ctx *pulumi.Context, name string, args *PlatformArgs, opts ...pulumi.ResourceOption,
 ) (*Platform, error) {
@@ -112,6 +119,7 @@ func NewPlatform(
 	}
 	platform.Namespace = after(ns, namespace)
 	platform.OperatorImage = after(deployment, args.Operator.Image)
+	platform.objects = []pulumi.Resource{deployment} // which comes after the rest
 	return platform, ctx.RegisterResourceOutputs(platform, pulumi.Map{
 		"namespace": platform.Namespace, "operatorImage": platform.OperatorImage,
 	})

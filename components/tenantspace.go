@@ -46,7 +46,14 @@ type TenantSpace struct {
 
 	// Namespace is the name of the namespace, known once it exists.
 	Namespace pulumi.StringOutput `pulumi:"namespace"`
+
+	objects []pulumi.Resource
 }
+
+// Objects are the objects that there is to wait for. What comes after the TenantSpace should depend on them and not on the
+// component: the SDK takes a component for the objects that have been registered in it by the time it looks, and it looks
+// before all of them are.
+func (s *TenantSpace) Objects() []pulumi.Resource { return s.objects }
 
 // NewTenantSpace registers a TenantSpace.
 func NewTenantSpace(
@@ -73,12 +80,15 @@ func NewTenantSpace(
 		within = append(within, pulumi.DependsOn([]pulumi.Resource{ns}), pulumi.DeletedWith(ns))
 		space.Namespace = after(ns, namespace)
 	}
-	if _, err := own.addAll(tenantSpaceObjects(namespace, args), within...); err != nil {
+	inside, err := own.addAll(tenantSpaceObjects(namespace, args), within...)
+	if err != nil {
 		return nil, err
 	}
-	if _, err := own.addAll(append(limitObjects(namespace, args), reviewObjects(namespace, args)...)); err != nil { // no part of the namespace
+	outside, err := own.addAll(append(limitObjects(namespace, args), reviewObjects(namespace, args)...))
+	if err != nil {
 		return nil, err
 	}
+	space.objects = append(inside, outside...)
 	return space, ctx.RegisterResourceOutputs(space, pulumi.Map{"namespace": space.Namespace})
 }
 

@@ -29,7 +29,7 @@ func main() {
 				Replicas:      1,
 				EtcdEndpoints: []string{components.DevEtcdEndpoint("consumer-go-etcd")},
 			},
-		}, pulumi.DependsOn([]pulumi.Resource{etcd}))
+		}, pulumi.DependsOn(etcd.Objects()))
 		if err != nil {
 			return err
 		}
