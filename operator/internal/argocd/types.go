@@ -42,7 +42,19 @@ type ApplicationSpec struct {
 	// Sources take precedence over Source.
 	Sources []Source `json:"sources,omitempty"`
 	// SourceHydrator takes precedence over both.
-	SourceHydrator *Hydrator `json:"sourceHydrator,omitempty"`
+	SourceHydrator *Hydrator   `json:"sourceHydrator,omitempty"`
+	SyncPolicy     *SyncPolicy `json:"syncPolicy,omitempty"`
+}
+
+// SyncPolicy is how Argo CD syncs by itself.
+type SyncPolicy struct {
+	Automated   *Automated `json:"automated,omitempty"`
+	SyncOptions []string   `json:"syncOptions,omitempty"`
+}
+
+// Automated is there when it does.
+type Automated struct {
+	Prune bool `json:"prune,omitempty"`
 }
 
 // Source is a place in a repository.

@@ -104,6 +104,9 @@ func observe(app *argocd.Application) release.Application {
 	if app.Spec.Source != nil {
 		out.Target, out.Repository = app.Spec.Source.TargetRevision, app.Spec.Source.RepoURL
 	}
+	if policy := app.Spec.SyncPolicy; policy != nil {
+		out.SyncOptions, out.Prune = policy.SyncOptions, policy.Automated != nil && policy.Automated.Prune
+	}
 	if app.Status.ReconciledAt != nil {
 		out.Reconciled = app.Status.ReconciledAt.Time
 	}

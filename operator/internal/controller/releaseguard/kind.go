@@ -1,8 +1,9 @@
 // Package releaseguard is the controller of the kind ReleaseGuard: it reads the Applications of the object's namespace and
 // asks the queries of its checks, decides by package plan/release, and sets target revisions.
 //
-// Of an Application it writes two fields, both by package reconcile: spec.source.targetRevision, which is the operator's
-// from then on, and the phase of a running sync, to end one of a revision that is not wanted.
+// Of an Application it writes three things, all by package reconcile: spec.source.targetRevision, which is the operator's
+// from then on; the phase of a running sync, to end one of a revision that is not wanted; and a request to sync, for a
+// revision that Argo CD has given up and that is to be tried again.
 package releaseguard
 
 import (
@@ -123,7 +124,27 @@ func touches(guard *v1alpha1.ReleaseGuard, o Observation, outcome release.Outcom
 			}}},
 		})
 	}
+	for _, name := range outcome.Sync {
+		out = append(out, reconcile.Touch{
+			Object: o.applications[name],
+			What:   "sync Application " + name,
+			Patch:  map[string]any{"operation": operation(o.observed, name)},
+		})
+	}
 	return out
+}
+
+// operation is a sync as Argo CD itself would ask for it, but for retries.
+func operation(observed release.Observation, name string) map[string]any {
+	sync := map[string]any{}
+	at := slices.IndexFunc(observed.Applications, func(app release.Application) bool { return app.Name == name })
+	if app := &observed.Applications[at]; app.Prune {
+		sync["prune"] = true
+	}
+	if options := observed.Applications[at].SyncOptions; len(options) > 0 {
+		sync["syncOptions"] = options
+	}
+	return map[string]any{"initiatedBy": map[string]any{"username": reconcile.FieldManager}, "sync": sync}
 }
 
 // Observation is what one pass knows beside the object.

@@ -39,6 +39,8 @@ type Outcome struct {
 	// Terminate are applications whose running operation is of another revision, and is to be ended: Argo CD begins no
 	// other one before.
 	Terminate []string
+	// Sync are applications for which a sync is to be asked, since Argo CD has given their revision up in an earlier attempt.
+	Sync []string
 	// Decisions are those that are new in Status.
 	Decisions []v1alpha1.ReleaseDecision
 	// Verdict, with a reason and a message that are equal for equal states.
@@ -119,6 +121,8 @@ func decidePaused(spec *v1alpha1.ReleaseGuardSpec, status *v1alpha1.ReleaseGuard
 		out.Verdict, out.Message = Held, fmt.Sprintf("paused: would set the target revision of Application %s to %s", would.Moves[0].Application, would.Moves[0].To)
 	case len(would.Terminate) > 0:
 		out.Verdict, out.Message = Held, "paused: would end the running sync of Application "+would.Terminate[0]
+	case len(would.Sync) > 0:
+		out.Verdict, out.Message = Held, "paused: would sync Application "+would.Sync[0]
 	case len(would.Decisions) > 0:
 		out.Verdict, out.Message = Held, "paused: would decide "+would.Decisions[0].Decision+": "+would.Decisions[0].Message
 	case would.Verdict == Waiting:
@@ -280,6 +284,8 @@ func (p *pass) outcome() Outcome {
 			late = app.Name
 		case asked && live.Operation.running() && live.Operation.Phase == phaseRunning && live.Operation.Target != "" && live.Operation.Target != app.TargetRevision:
 			out.Terminate = append(out.Terminate, app.Name)
+		case asked && p.active() && !live.Requested && live.givenUp(app.TargetRevision, since(&app)) && live.Sync.Target == app.TargetRevision && live.Sync.Status == syncOutOfSync:
+			out.Sync = append(out.Sync, app.Name)
 		}
 	}
 	if late != "" {

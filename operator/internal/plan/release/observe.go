@@ -9,6 +9,7 @@ import (
 // Values of Argo CD's fields.
 const (
 	syncSynced     = "Synced"
+	syncOutOfSync  = "OutOfSync"
 	healthHealthy  = "Healthy"
 	healthDegraded = "Degraded"
 	healthMissing  = "Missing"
@@ -39,6 +40,9 @@ type Application struct {
 	Operation *Operation
 	// Fault is what Argo CD says is wrong with the application itself, such as a revision that does not exist.
 	Fault string
+	// Prune and SyncOptions are what Argo CD syncs it with by itself.
+	Prune       bool
+	SyncOptions []string
 	// Lagging are workloads that are not Ready at their present generation, in words.
 	Lagging []string
 }
@@ -85,11 +89,18 @@ const (
 	notSet   = "the target revision is not set yet"
 )
 
-// assess tells how an application stands to a revision, and what is missing in words that are equal for equal states.
-// commit is what the revision was in the same repository before; empty: not known yet.
+// givenUp tells whether the last sync of a revision failed before the application was given it at a time: in an earlier attempt.
+// Argo CD does not try such a revision again by itself.
+func (a *Application) givenUp(wanted string, since time.Time) bool {
+	op := a.Operation
+	return op != nil && !op.running() && op.Target == wanted && op.Phase != phaseSucceeded && op.Finished.Before(since)
+}
+
+// assess tells how an application stands to a revision that it was given at a time, and what is missing in words that are
+// equal for equal states. commit is what the revision was in the same repository before; empty: not known yet.
 //
 // The order matters: nothing that is said about an earlier revision is looked at.
-func assess(app *Application, wanted, commit string) (stand, string) {
+func assess(app *Application, wanted, commit string, since time.Time) (stand, string) {
 	op := app.Operation
 	switch {
 	case app.Target != wanted:
@@ -102,7 +113,9 @@ func assess(app *Application, wanted, commit string) (stand, string) {
 		return standMoved, fmt.Sprintf("%s is commit %s here, and was %s before", wanted, short(app.Sync.Commit), short(commit))
 	case app.Requested || op.running():
 		return standPending, "a sync is running"
-	case op != nil && op.Target == wanted && op.Phase != phaseSucceeded:
+	case app.givenUp(wanted, since) && app.Sync.Status != syncSynced:
+		return standPending, "its sync failed in an earlier attempt, and another one is to begin"
+	case op != nil && op.Target == wanted && op.Phase != phaseSucceeded && !app.givenUp(wanted, since):
 		return standFailing, "the sync ended as " + op.Phase
 	case app.Sync.Status != syncSynced:
 		return standPending, "it is " + orNone(app.Sync.Status)

@@ -34,7 +34,7 @@ func (p *pass) observeApplication(ring *v1alpha1.ReleaseRingStatus, app *v1alpha
 	if app.TargetRevision == p.status.Release.Revision {
 		commit = p.commitOf(live.Repository)
 	}
-	how, state := assess(live, app.TargetRevision, commit)
+	how, state := assess(live, app.TargetRevision, commit, since(app))
 	app.State = state
 	if how == standGood && app.TargetRevision == p.status.Release.Revision {
 		ring.InEffect++
@@ -67,6 +67,14 @@ func (p *pass) observeApplication(ring *v1alpha1.ReleaseRingStatus, app *v1alpha
 	if ring.Phase != v1alpha1.RingProved {
 		p.due(app.PendingSince.Add(seconds(p.spec.SyncTimeoutSeconds)))
 	}
+}
+
+// since is when an application that is not in effect was given its revision, or ceased to be in effect.
+func since(app *v1alpha1.ReleaseApplicationStatus) time.Time {
+	if app.PendingSince == nil {
+		return time.Time{}
+	}
+	return app.PendingSince.Time
 }
 
 // noteCommit remembers what the revision was in the first application that it was in effect in.
@@ -127,7 +135,7 @@ func (p *pass) judge() {
 	}
 	for i := range p.status.Applications {
 		app := &p.status.Applications[i]
-		_, app.State = assess(p.live[app.Name], app.TargetRevision, "")
+		_, app.State = assess(p.live[app.Name], app.TargetRevision, "", since(app))
 	}
 }
 
@@ -172,7 +180,7 @@ func (p *pass) applicationFailure() *failure {
 func (p *pass) failureOf(ring *v1alpha1.ReleaseRingStatus, app *v1alpha1.ReleaseApplicationStatus) *failure {
 	revision := p.status.Release.Revision
 	out := &failure{rings: []string{ring.Name}}
-	how, state := assess(p.live[app.Name], revision, p.commitOf(p.live[app.Name].Repository))
+	how, state := assess(p.live[app.Name], revision, p.commitOf(p.live[app.Name].Repository), since(app))
 	timeout := seconds(p.spec.SyncTimeoutSeconds)
 	switch {
 	case how == standMoved:
@@ -259,7 +267,7 @@ func (p *pass) start(index int) {
 			from = append(from, short(app.TargetRevision))
 		}
 		app.TargetRevision, app.PendingSince = p.status.Release.Revision, p.stamp()
-		_, app.State = assess(p.live[app.Name], app.TargetRevision, p.commitOf(p.live[app.Name].Repository))
+		_, app.State = assess(p.live[app.Name], app.TargetRevision, p.commitOf(p.live[app.Name].Repository), since(app))
 	}
 	p.due(p.now.Add(time.Second))
 	p.decided(ring.Name, "", v1alpha1.ReasonRingStarted, "%s go from %s to %s", names(members), strings.Join(from, ", "), p.status.Release.Revision)

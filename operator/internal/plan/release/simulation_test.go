@@ -36,7 +36,8 @@ type world struct {
 	written  []byte // the status at the API server
 	apps     map[string]*release.Application
 	fates    map[string]fate // by application and revision; the rest works
-	away     bool            // Prometheus does not answer
+	applied  map[string]string
+	away     bool // Prometheus does not answer
 	now      time.Time
 	outcome  release.Outcome
 	moves    []string
@@ -45,7 +46,7 @@ type world struct {
 
 func newWorld(t require.TestingT, spec *v1alpha1.ReleaseGuardSpec) *world {
 	w := &world{
-		t: t, spec: spec, written: []byte("{}"), apps: map[string]*release.Application{}, fates: map[string]fate{},
+		t: t, spec: spec, written: []byte("{}"), apps: map[string]*release.Application{}, fates: map[string]fate{}, applied: map[string]string{},
 		now: time.Date(2026, 1, 1, 0, 0, 0, 250e6, time.UTC), returned: map[string]bool{},
 	}
 	for _, ring := range spec.Rings {
@@ -81,7 +82,9 @@ func (w *world) argo(name string) {
 			return
 		}
 		app.Sync = release.Sync{Status: "OutOfSync", Target: app.Target, Repository: repository, Commit: commitOf(app.Target)}
-		app.Reconciled = w.now
+		if app.Reconciled = w.now; w.applied[name] == app.Target {
+			app.Sync.Status = "Synced"
+		}
 	case app.Fault != "":
 		app.Fault = ""
 	case op != nil && op.Phase == "Terminating":
@@ -91,13 +94,13 @@ func (w *world) argo(name string) {
 	case op != nil && op.Phase == "Running" && w.fateOf(name, op.Target) == syncFails:
 		op.Phase, op.Finished = "Failed", w.now
 	case op != nil && op.Phase == "Running":
-		op.Phase, op.Finished = "Succeeded", w.now
-	case op != nil && op.Phase == "Succeeded" && op.Target == app.Target:
+		op.Phase, op.Finished, w.applied[name] = "Succeeded", w.now, op.Target
+	case w.applied[name] == app.Target:
 		health := map[fate]string{degrades: "Degraded", neverReady: "Progressing"}[how]
 		if health == "" {
 			health = "Healthy"
 		}
-		if app.Sync.Status != "Synced" || app.Health != health {
+		if app.Sync.Status != "Synced" || app.Health != health || (op != nil && app.Reconciled.Before(op.Finished)) {
 			app.Sync.Status, app.Health, app.Reconciled = "Synced", health, w.now
 		}
 	}
@@ -142,6 +145,9 @@ func (w *world) pass(c crash) {
 		if c == afterOne {
 			return
 		}
+	}
+	for _, name := range w.outcome.Sync {
+		w.apps[name].Operation = &release.Operation{Phase: "Running", Target: w.apps[name].Target}
 	}
 	for _, name := range w.outcome.Terminate {
 		w.apps[name].Operation.Phase = "Terminating"

@@ -66,33 +66,46 @@ func argoCD(broken func(app, revision string) string) func(context.Context, clie
 	}
 }
 
-// now is any time: what counts is that Argo CD looked after a sync ended, which is so for equal ones.
-var now = metav1.Unix(1_700_000_000, 0)
+func running(source argocd.Source, commit string) *argocd.OperationState {
+	return &argocd.OperationState{
+		Phase: "Running", StartedAt: metav1.Now(), Operation: argocd.Operation{Sync: &argocd.SyncOperation{Source: &source}},
+		SyncResult: &argocd.SyncResult{Source: source, Revision: commit},
+	}
+}
 
 func step(app *argocd.Application, health string) bool {
+	now := metav1.Now().Rfc3339Copy()
 	status, source := &app.Status, *app.Spec.Source
 	if health == "" {
 		health = "Healthy"
 	}
 	op := status.OperationState
+	applied := len(status.Resources) == 1 && status.Resources[0].Name == source.TargetRevision
 	switch {
+	case app.Operation != nil && (op == nil || (op.Phase != "Running" && op.Phase != "Terminating")):
+		app.Operation, status.OperationState = nil, running(source, status.Sync.Revision)
 	case op != nil && op.Phase == "Terminating":
 		op.Phase, op.FinishedAt = "Failed", &now
 	case status.Sync.ComparedTo.Source.TargetRevision != source.TargetRevision:
 		status.Sync = argocd.SyncStatus{Status: "OutOfSync", ComparedTo: argocd.ComparedTo{Source: source}, Revision: commitOf(source.TargetRevision)}
-		status.ReconciledAt = &now
+		if status.ReconciledAt = &now; applied {
+			status.Sync.Status = "Synced"
+		}
 	case op != nil && op.Phase == "Running":
 		if health == "Hanging" {
 			return false
 		}
-		op.Phase, op.FinishedAt = "Succeeded", &now
-	case op == nil || op.SyncResult.Source.TargetRevision != source.TargetRevision:
-		status.OperationState = &argocd.OperationState{
-			Phase: "Running", StartedAt: now, Operation: argocd.Operation{Sync: &argocd.SyncOperation{Source: &source}},
-			SyncResult: &argocd.SyncResult{Source: source, Revision: status.Sync.Revision},
+		if op.Phase, op.FinishedAt = "Succeeded", &now; health == "Failing" {
+			op.Phase = "Failed"
+			return true
 		}
-	case status.Sync.Status != "Synced" || status.Health.Status != health:
-		status.Sync.Status, status.Health.Status = "Synced", health
+		status.Resources = []argocd.Resource{{Kind: "Revision", Name: op.SyncResult.Source.TargetRevision}}
+	case status.Sync.Status == "OutOfSync" && (op == nil || op.SyncResult.Source.TargetRevision != source.TargetRevision):
+		status.OperationState = running(source, status.Sync.Revision)
+	case !applied: // a sync that failed is not tried again
+		return false
+	case status.Sync.Status != "Synced" || status.Health.Status != health || (op != nil && status.ReconciledAt.Before(op.FinishedAt)):
+		status.Sync.Status, status.Health.Status, status.ReconciledAt = "Synced", health, &now
 	default:
 		return false
 	}

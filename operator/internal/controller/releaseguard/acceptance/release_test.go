@@ -104,6 +104,28 @@ func TestHangingSyncIsEnded(t *testing.T) {
 	f.eventually("a runs v1 again", func() bool { return f.get("tenants").Status.Applications[0].State == "in effect" })
 }
 
+// Argo CD does not try a revision again whose sync failed, so another attempt asks for a sync.
+func TestAnotherAttemptAfterAFailedSync(t *testing.T) {
+	t.Parallel()
+	f := start(t)
+	f.applications("a", "b")
+	require.NoError(t, f.client.Create(f.ctx, f.guard("tenants")))
+	f.is("tenants", metav1.ConditionTrue, v1alpha1.ReasonReady)
+	f.breaks(func(_, revision string) string {
+		if revision == "v2" {
+			return "Failing"
+		}
+		return ""
+	})
+	f.edit("tenants", func(s *v1alpha1.ReleaseGuardSpec) { s.Revision = "v2" })
+	bad := f.is("tenants", metav1.ConditionFalse, v1alpha1.ReasonRolledBack)
+	require.Contains(t, bad.Status.BadRevision.Message, "the sync ended as Failed")
+	f.breaks(func(string, string) string { return "" })
+	f.edit("tenants", func(s *v1alpha1.ReleaseGuardSpec) { s.Attempt = 1 })
+	f.is("tenants", metav1.ConditionTrue, v1alpha1.ReasonReady)
+	require.Equal(t, "v2", f.target("b"))
+}
+
 func TestChecksAskPrometheus(t *testing.T) {
 	t.Parallel()
 	var value atomic.Value
