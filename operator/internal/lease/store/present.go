@@ -38,22 +38,27 @@ type presentState struct {
 }
 
 func (p *present) read(ctx context.Context, e *Etcd) (*presentState, error) {
-	p.mu.Lock()
-	if p.next == nil {
-		p.next = &presentRead{done: make(chan struct{})}
-	}
-	mine := p.next
-	if !p.running {
-		p.running = true
-		go p.run(e)
-	}
-	p.mu.Unlock()
+	mine := p.join(e)
 	select {
 	case <-mine.done:
 		return mine.presentState, mine.err
 	case <-ctx.Done():
 		return nil, fmt.Errorf("read the journals: %w", ctx.Err())
 	}
+}
+
+// join returns the read that begins next, which does not end with the context of one of those who wait for it.
+func (p *present) join(e *Etcd) *presentRead {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.next == nil {
+		p.next = &presentRead{done: make(chan struct{})}
+	}
+	if !p.running {
+		p.running = true
+		go p.run(e)
+	}
+	return p.next
 }
 
 // run reads for as long as somebody asks.
