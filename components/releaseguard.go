@@ -17,7 +17,7 @@ type ReleaseGuardArgs struct {
 	// Spec is sent as it is.
 	Spec v1alpha1.ReleaseGuardSpec
 	// Await lets the update wait until every ring is proved, which takes at least the soak times of all rings, and fail
-	// when the revision is rolled back. False: the update only declares what is wanted.
+	// when that does not come within Timeout. False: the update only declares what is wanted.
 	Await bool
 	// Timeout of that wait, such as "2h". Empty means "1h".
 	Timeout string
