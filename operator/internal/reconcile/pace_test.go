@@ -62,3 +62,40 @@ func TestProgressIsWrittenNowAndThen(t *testing.T) {
 		}
 	}
 }
+
+// What was done for a new object says that it is done; an object that becomes Ready later has an event for that.
+func TestAnObjectThatIsReadyAtOnceHasNoSecondEvent(t *testing.T) {
+	p := newPlace(t)
+	type plan = reconcile.Plan[*widget.Widget]
+	made := plan{Message: "done", Events: []reconcile.Event{{Type: corev1.EventTypeNormal, Reason: "Made", Message: "it was made"}}}
+	waiting := plan{Unready: reconcile.Wait(0, "Moving", "not yet")}
+	for _, c := range []struct {
+		plans []plan
+		want  string
+	}{
+		{[]plan{made}, "[Normal Made: it was made]"},
+		{[]plan{{Message: "done"}}, "[Normal Ready: done]"},
+		{[]plan{waiting, made}, "[Normal Moving: not yet Normal Made: it was made Normal Ready: done]"},
+	} {
+		w := p.widget(t)
+		kind, recorder := widget.Kind(), &events{}
+		var next plan
+		kind.Gather = nil
+		kind.Decide = func(*widget.Widget, widget.Observation, time.Time) plan { return next }
+		r, err := reconcile.New(kind, reconcile.Dependencies{Client: p.direct, Recorder: recorder})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, next = range c.plans {
+			if _, err := r.Reconcile(p.ctx, requestFor(w)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if got := fmt.Sprint(recorder.told); got != c.want {
+			t.Errorf("told %s, want %s", got, c.want)
+		}
+		if err := p.direct.Delete(p.ctx, w); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
