@@ -192,8 +192,8 @@ func recordKeepers(config *platform.Config, transit platform.Transit) ([]handove
 	}
 	var keepers []handover.Resource
 	for _, res := range resources {
-		if handover.IsKeeper(res.Type) {
-			keepers = append(keepers, handover.Resource{URN: res.URN, Type: res.Type, Fields: res.Fields})
+		if res.Fields != nil && handover.IsKeeper(res.URN) {
+			keepers = append(keepers, handover.Resource{URN: res.URN, Fields: res.Fields})
 		}
 	}
 	return keepers, nil

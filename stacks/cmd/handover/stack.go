@@ -44,7 +44,7 @@ func openStack(ctx context.Context, o options) (s *stack, err error) {
 			err = errors.Join(err, s.close())
 		}
 	}()
-	if err := os.WriteFile(filepath.Join(dir, "Pulumi.yaml"), withoutMain(project), 0o600); err != nil {
+	if err := s.write("Pulumi.yaml", withoutMain(project)); err != nil {
 		return nil, err
 	}
 	if err := s.configure(o.file); err != nil {
@@ -78,7 +78,17 @@ func (s *stack) configure(file string) error {
 	if err != nil {
 		return fmt.Errorf("stack %q: %w", s.name, err)
 	}
-	return os.WriteFile(filepath.Join(s.dir, "Pulumi."+s.name+".yaml"), content, 0o600)
+	return s.write("Pulumi."+s.name+".yaml", content)
+}
+
+// write writes a file of the folder, and none outside of it, whatever the stack is called.
+func (s *stack) write(name string, content []byte) (err error) {
+	root, err := os.OpenRoot(s.dir)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, root.Close()) }()
+	return root.WriteFile(name, content, 0o600)
 }
 
 func (s *stack) close() error { return os.RemoveAll(s.dir) }

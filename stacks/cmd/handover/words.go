@@ -64,7 +64,7 @@ func (m *mover) describe(step handover.Step, config *platform.Config) string {
 		}
 		return fmt.Sprintf("pulumi up: deletes what made %s keep the objects, and nothing of what was kept; takes the marks off", former.Name)
 	case handover.StepWithdraw:
-		return fmt.Sprintf("waits until nothing in the cluster keeps the objects from %s", where)
+		return "waits until nothing in the cluster keeps the objects from " + where
 	case handover.StepRelease:
 		return fmt.Sprintf("%s lets go of the fields of %d objects, so that one that %s drops later goes from the cluster", former.Name, len(m.manifests), next.Name)
 	default:

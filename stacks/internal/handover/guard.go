@@ -35,7 +35,7 @@ func refuse(target Target, step Step, op Op) string {
 	if strings.HasPrefix(op.Type, "pulumi:") { // the stack itself and its providers
 		return ""
 	}
-	keeper := IsKeeper(op.Type)
+	keeper := IsKeeper(op.URN)
 	switch op.Kind {
 	case "same", "refresh", "read", "read-discard", "create":
 		return ""

@@ -12,10 +12,15 @@ import (
 const (
 	deployment  = "kubernetes:apps/v1:Deployment"
 	application = "kubernetes:argoproj.io/v1alpha1:Application"
+	patch       = "kubernetes:core/v1:ConfigMapPatch"
 )
 
 func urn(stack, name string) string {
 	return "urn:pulumi:" + stack + "::holdfast::holdfast:index:Platform$" + deployment + "::" + name
+}
+
+func keeperURN(stack, name string) string {
+	return "urn:pulumi:" + stack + "::holdfast::holdfast:index:GitOpsHandover$" + application + "::" + name
 }
 
 func TestViewOfAState(t *testing.T) {
@@ -24,12 +29,12 @@ func TestViewOfAState(t *testing.T) {
 		{"urn": "` + urn("dev", "one") + `", "type": "` + deployment + `", "custom": true, "retainOnDelete": true},
 		{"urn": "` + urn("dev", "two") + `", "type": "` + deployment + `", "custom": true},
 		{"urn": "` + urn("dev", "old") + `", "type": "` + deployment + `", "custom": true, "delete": true},
-		{"urn": "` + urn("dev", "app") + `", "type": "` + application + `", "custom": true, "inputs": {"__x": 1, "spec": {"n": 2}}}
+		{"urn": "` + keeperURN("dev", "app") + `", "type": "` + application + `", "custom": true, "inputs": {"__x": 1, "spec": {"n": 2}}}
 	], "pending_operations": [{}, {}]}`))
 	require.NoError(t, err)
 	require.Equal(t, 2, state.Pending)
 
-	keeper := handover.Resource{URN: urn("render", "app"), Type: application, Fields: map[string]any{"spec": map[string]any{"n": int64(2)}}}
+	keeper := handover.Resource{URN: keeperURN("render", "app"), Fields: map[string]any{"spec": map[string]any{"n": int64(2)}}}
 	other := keeper
 	other.Fields = map[string]any{"spec": map[string]any{"n": int64(3)}}
 	move := handover.Move{
@@ -53,7 +58,11 @@ func TestPendingOperationsAreDroppedAndNothingElse(t *testing.T) {
 
 func TestGuard(t *testing.T) {
 	op := func(kind, typeToken string) handover.Op {
-		return handover.Op{Kind: kind, Type: typeToken, URN: urn("dev", "operator"), Custom: true}
+		name := urn("dev", "operator")
+		if typeToken == application || typeToken == patch {
+			name = keeperURN("dev", "operator")
+		}
+		return handover.Op{Kind: kind, Type: typeToken, URN: name, Custom: true}
 	}
 	retained := op("delete", deployment)
 	retained.Retained = true
@@ -77,6 +86,7 @@ func TestGuard(t *testing.T) {
 		{"a provider", handover.GitOps, handover.StepSettle, op("delete", "pulumi:providers:kubernetes"), ""},
 		{"an object that is taken", handover.Pulumi, handover.StepShare, op("create", deployment), ""},
 		{"a keeper that goes", handover.Pulumi, handover.StepSettle, op("delete", application), ""},
+		{"what was added to Argo CD's own configuration", handover.Pulumi, handover.StepSettle, op("delete", patch), ""},
 
 		{"an object that leaves unmarked", handover.GitOps, handover.StepSettle, op("delete", deployment), "it would be deleted from the cluster"},
 		{"an object that leaves too early", handover.GitOps, handover.StepShare, retained, "nothing leaves the stack in this step"},

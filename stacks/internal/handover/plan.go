@@ -138,6 +138,7 @@ func After(target Target, step Step, v View) View {
 		v.Keeping = 0
 	case StepRelease:
 		v.Stale = 0
+	default: // StepDone
 	}
 	return v
 }

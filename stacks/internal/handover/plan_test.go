@@ -127,6 +127,7 @@ func (w *world) effects(target handover.Target, step handover.Step) []func() err
 			}
 			return nil
 		})
+	default:
 	}
 	return effects
 }

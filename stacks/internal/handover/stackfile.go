@@ -108,6 +108,7 @@ func replaceScalar(file []byte, node *yaml.Node, value string) ([]byte, error) {
 		written = `"` + written + `"`
 	case yaml.SingleQuotedStyle:
 		written = `'` + written + `'`
+	default: // a plain word, or what the comparison below does not find
 	}
 	if !bytes.HasPrefix(file[at:], []byte(written)) {
 		return nil, fmt.Errorf("line %d of the stack's file: write ownership as a plain word", node.Line)

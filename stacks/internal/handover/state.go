@@ -14,20 +14,18 @@ import (
 type Resource struct {
 	// URN identifies it.
 	URN string
-	// Type is its type token, such as "kubernetes:apps/v1:Deployment".
-	Type string
 	// Retained says that its object stays when the resource goes.
 	Retained bool
 	// Fields of the object.
 	Fields map[string]any
 }
 
-// IsKeeper reports whether a resource of the type makes Argo CD or Flux keep something.
-func IsKeeper(typeToken string) bool {
-	api, isKubernetes := strings.CutPrefix(typeToken, "kubernetes:")
-	group, _, _ := strings.Cut(api, "/")
-	return isKubernetes && (group == "argoproj.io" || strings.HasSuffix(group, ".toolkit.fluxcd.io"))
+// IsKeeper reports whether a resource is one of those that make Argo CD or Flux keep something: a part of the component for it.
+func IsKeeper(urn string) bool {
+	return strings.Contains(urn, "::"+keeperComponent+"$") || strings.Contains(urn, "$"+keeperComponent+"$")
 }
+
+const keeperComponent = "holdfast:index:GitOpsHandover"
 
 // State is what a stack's exported deployment holds.
 type State struct {
@@ -42,7 +40,6 @@ func ParseState(deployment json.RawMessage) (State, error) {
 	var exported struct {
 		Resources []struct {
 			URN            string         `json:"urn"`
-			Type           string         `json:"type"`
 			Custom         bool           `json:"custom"`
 			Delete         bool           `json:"delete"`
 			RetainOnDelete bool           `json:"retainOnDelete"`
@@ -59,7 +56,7 @@ func ParseState(deployment json.RawMessage) (State, error) {
 	for _, res := range exported.Resources {
 		if res.Custom && !res.Delete {
 			state.Resources = append(state.Resources,
-				Resource{URN: res.URN, Type: res.Type, Retained: res.RetainOnDelete, Fields: res.Inputs})
+				Resource{URN: res.URN, Retained: res.RetainOnDelete, Fields: res.Inputs})
 		}
 	}
 	return state, nil
@@ -99,7 +96,7 @@ func (m *Move) ViewState(state State) View {
 	var keepers []Resource
 	for _, res := range state.Resources {
 		byKey[Key(res.URN)] = res
-		if IsKeeper(res.Type) {
+		if IsKeeper(res.URN) {
 			keepers = append(keepers, res)
 		}
 	}
