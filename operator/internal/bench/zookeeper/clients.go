@@ -49,8 +49,41 @@ func compareClients(ctx context.Context, o options, ensemble *zktest.Ensemble, r
 		return err
 	}
 	own := []zktypes.ACL{{Scheme: zktypes.SchemeDigest, ID: zktypes.DigestID(credential.User, credential.Password), Perms: zktypes.PermAll}}
+	sides := append(bareSides(conn), side{"session, look, create and keep watched", func(ctx context.Context, path string) error {
+		if _, err := session.Observe(ctx, path, zookeeper.Subscription{Key: path, Notify: func() {}}); err != nil {
+			return err
+		}
+		_, err := session.Create(ctx, path, path, payload, own)
+		return err
+	}})
+	rates := map[string][]float64{}
+	for round := range o.rounds {
+		for i, s := range sides {
+			root := fmt.Sprintf("/bench-%d-%d", round, i)
+			if err := session.EnsureParents(ctx, root+"/x", own); err != nil {
+				return err
+			}
+			rate, err := drive(ctx, o, root, s.make)
+			if err != nil {
+				return fmt.Errorf("%s: %w", s.name, err)
+			}
+			rates[s.name] = append(rates[s.name], rate)
+		}
+	}
+	for _, s := range sides {
+		r.add(s.name, median(rates[s.name]), "znodes/s")
+	}
+	rate := median(rates[sides[3].name])
+	r.add("session against bare that looks first", rate/median(rates[sides[2].name]), "x")
+	r.add("session against bare that does not look", rate/median(rates[sides[1].name]), "x")
+	r.add("session against bare that only creates", rate/median(rates[sides[0].name]), "x")
+	return nil
+}
+
+// bareSides are what a bare client may do.
+func bareSides(conn *zk.Conn) []side {
 	bare := zk.DigestACL(zk.PermAll, credential.User, credential.Password)
-	sides := []side{
+	return []side{
 		{"bare, create", func(_ context.Context, path string) error {
 			_, err := conn.Create(path, payload, 0, bare)
 			return err
@@ -78,36 +111,7 @@ func compareClients(ctx context.Context, o options, ensemble *zktest.Ensemble, r
 			_, _, err := conn.GetACL(path)
 			return err
 		}},
-		{"session, look, create and keep watched", func(ctx context.Context, path string) error {
-			if _, err := session.Observe(ctx, path, zookeeper.Subscription{Key: path, Notify: func() {}}); err != nil {
-				return err
-			}
-			_, err := session.Create(ctx, path, path, payload, own)
-			return err
-		}},
 	}
-	rates := map[string][]float64{}
-	for round := range o.rounds {
-		for i, s := range sides {
-			root := fmt.Sprintf("/bench-%d-%d", round, i)
-			if err := session.EnsureParents(ctx, root+"/x", own); err != nil {
-				return err
-			}
-			rate, err := drive(ctx, o, root, s.make)
-			if err != nil {
-				return fmt.Errorf("%s: %w", s.name, err)
-			}
-			rates[s.name] = append(rates[s.name], rate)
-		}
-	}
-	for _, s := range sides {
-		r.add(s.name, median(rates[s.name]), "znodes/s")
-	}
-	rate := median(rates[sides[3].name])
-	r.add("session against bare that looks first", rate/median(rates[sides[2].name]), "x")
-	r.add("session against bare that does not look", rate/median(rates[sides[1].name]), "x")
-	r.add("session against bare that only creates", rate/median(rates[sides[0].name]), "x")
-	return nil
 }
 
 func established(ctx context.Context, events <-chan zk.Event) error {

@@ -97,7 +97,7 @@ func run(ctx context.Context, o options, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	return errors.Join(r.writeJSON(o.file), r.writePage(o.docs, o))
+	return errors.Join(r.writeJSON(o.file), r.writePage(o))
 }
 
 // profiled starts a CPU profile, and returns what ends it.

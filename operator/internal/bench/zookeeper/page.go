@@ -27,20 +27,28 @@ func (r *report) writeJSON(file string) error {
 }
 
 // writePage replaces the table of a page.
-func (r *report) writePage(file string, o options) error {
-	if file == "" {
+func (r *report) writePage(o options) error {
+	if o.docs == "" {
 		return nil
 	}
-	content, err := os.ReadFile(file)
+	content, err := os.ReadFile(o.docs)
 	if err != nil {
 		return err
 	}
-	before, rest, found := strings.Cut(string(content), tableBegin)
+	next, err := withTable(string(content), r.table(o))
+	if err != nil {
+		return fmt.Errorf("write the table into %s: %w", o.docs, err)
+	}
+	return os.WriteFile(o.docs, []byte(next), 0o644)
+}
+
+func withTable(page, table string) (string, error) {
+	before, rest, found := strings.Cut(page, tableBegin)
 	_, after, ended := strings.Cut(rest, tableEnd)
 	if !found || !ended {
-		return fmt.Errorf("%s has no table between %q and %q", file, strings.TrimSpace(tableBegin), strings.TrimSpace(tableEnd))
+		return "", fmt.Errorf("there is no table between %q and %q", strings.TrimSpace(tableBegin), strings.TrimSpace(tableEnd))
 	}
-	return os.WriteFile(file, []byte(before+tableBegin+r.table(o)+tableEnd+after), 0o644)
+	return before + tableBegin + table + tableEnd + after, nil
 }
 
 func (r *report) table(o options) string {
