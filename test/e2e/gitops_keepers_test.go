@@ -27,8 +27,10 @@ import (
 
 // keeper is who keeps the cluster as Git says.
 type keeper interface {
-	// args of the component for this keeper; what all keepers have in common is filled in.
+	// args of the component for this keeper, by which a commit alone removes a tenant; what all keepers have in common is left out.
 	args(tenants ...string) *components.GitOpsHandoverArgs
+	// otherArgs are those of the other way to say which folders are tenants'.
+	otherArgs(tenants ...string) *components.GitOpsHandoverArgs
 	// look has it ask Git now.
 	look(ctx context.Context) error
 	// unsettled says what is not yet in effect at a commit; "" when everything is, and healthy.
@@ -57,6 +59,10 @@ func (k *argoKeeper) args(tenants ...string) *components.GitOpsHandoverArgs {
 	return &components.GitOpsHandoverArgs{Flavour: components.GitOpsArgoCD, InstallHealth: true, Tenants: tenants}
 }
 
+func (k *argoKeeper) otherArgs(...string) *components.GitOpsHandoverArgs {
+	return &components.GitOpsHandoverArgs{Flavour: components.GitOpsArgoCD, InstallHealth: true, DiscoverTenants: true}
+}
+
 func (k *argoKeeper) look(ctx context.Context) error {
 	list, err := k.cluster.list(ctx, applications, gitops.ArgoCDNamespace)
 	if err != nil {
@@ -71,6 +77,12 @@ func (k *argoKeeper) look(ctx context.Context) error {
 }
 
 func (k *argoKeeper) unsettled(ctx context.Context, commit string) string {
+	set := &unstructured.Unstructured{}
+	set.SetGroupVersionKind(applications.GroupVersion().WithKind("ApplicationSet"))
+	err := k.cluster.client.Get(ctx, client.ObjectKey{Namespace: gitops.ArgoCDNamespace, Name: "holdfast-tenants"}, set)
+	if generated := conditionOf(set, "ResourcesUpToDate"); err != nil || generated == nil || generated.Status != metav1.ConditionTrue {
+		return fmt.Sprintf("the ApplicationSet: %v, %v", generated, err)
+	}
 	list, err := k.cluster.list(ctx, applications, gitops.ArgoCDNamespace)
 	if err != nil || len(list) == 0 {
 		return fmt.Sprintf("%d Applications, %v", len(list), err)
@@ -119,9 +131,13 @@ func (k *fluxKeeper) args(...string) *components.GitOpsHandoverArgs {
 	return &components.GitOpsHandoverArgs{Flavour: components.GitOpsFlux, DiscoverTenants: true, Interval: 10 * time.Second}
 }
 
+func (k *fluxKeeper) otherArgs(tenants ...string) *components.GitOpsHandoverArgs {
+	return &components.GitOpsHandoverArgs{Flavour: components.GitOpsFlux, Tenants: tenants, Interval: 10 * time.Second}
+}
+
 func (k *fluxKeeper) look(ctx context.Context) error {
-	for _, name := range []string{"holdfast", "holdfast-tenants"} {
-		if err := k.flux.RefreshSource(ctx, gitops.FluxNamespace, name); err != nil {
+	for _, name := range []string{"holdfast", "holdfast-tenants"} { // the second is there when tenants are discovered
+		if err := k.flux.RefreshSource(ctx, gitops.FluxNamespace, name); client.IgnoreNotFound(err) != nil {
 			return err
 		}
 	}

@@ -26,6 +26,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
+	"github.com/holdfast-io/holdfast/components"
 	"github.com/holdfast-io/holdfast/operator/api/v1alpha1"
 	"github.com/holdfast-io/holdfast/test/gitops"
 )
@@ -76,11 +77,8 @@ func TestE2EGitOps(t *testing.T) {
 func (j *gitOpsJob) run(t *testing.T) {
 	j.configure(t)
 	args := j.keeper.args("team-a", "team-b")
-	args.RepoURL, args.Path, args.CRDs = j.git.URL, gitopsPath, "crds"
-	args.Platform = []string{"holdfast-etcd", "holdfast-system"}
-	sparing := stagesOf(t, args)
-	args.Cascade = true
-	stages := stagesOf(t, args)
+	sparing, stages := j.stages(t, args, false), j.stages(t, args, true)
+	others := j.stages(t, j.keeper.otherArgs("team-a"), true)
 	type step struct {
 		name string
 		run  func(*testing.T)
@@ -91,8 +89,8 @@ func (j *gitOpsJob) run(t *testing.T) {
 		{"what is changed by hand comes back", j.healByHand},
 		{"git revert rolls back", j.revert},
 		{"a tenant that leaves Git leaves the cluster", j.removeTenant},
-		{"what keeps the objects goes without them", func(t *testing.T) { j.handBack(t, sparing, stages) }},
-		{"all of it goes, but for the CRDs", func(t *testing.T) { j.tearDown(t, stages) }},
+		{"what keeps the objects goes without them", func(t *testing.T) { j.handBack(t, sparing, others) }},
+		{"all of it goes, but for the CRDs", func(t *testing.T) { j.tearDown(t, others) }},
 	}
 	if j.argo {
 		steps = slices.Insert(steps, 4, step{"a tenant's folder holds nothing but what tenants have", j.refuseForeignKinds})
@@ -105,6 +103,14 @@ func (j *gitOpsJob) run(t *testing.T) {
 		}
 		t.Logf("%s: %s", step.name, time.Since(start).Round(100*time.Millisecond))
 	}
+}
+
+// stages are the objects by which a keeper keeps the stack.
+func (j *gitOpsJob) stages(t *testing.T, args *components.GitOpsHandoverArgs, cascade bool) [][]*unstructured.Unstructured {
+	t.Helper()
+	args.RepoURL, args.Path, args.CRDs, args.Cascade = j.git.URL, gitopsPath, "crds", cascade
+	args.Platform = []string{"holdfast-etcd", "holdfast-system"}
+	return stagesOf(t, args)
 }
 
 func (j *gitOpsJob) describe(t *testing.T) {
@@ -239,8 +245,8 @@ func (j *gitOpsJob) refuseForeignKinds(t *testing.T) {
 	j.settle(t, j.git.Commit("Take it out again"))
 }
 
-// handBack deletes all that keeps the objects, as a handover to Pulumi does, and then has them kept again.
-func (j *gitOpsJob) handBack(t *testing.T, sparing, stages [][]*unstructured.Unstructured) {
+// handBack deletes all that keeps the objects, as a handover to Pulumi does, and then has them kept by others.
+func (j *gitOpsJob) handBack(t *testing.T, sparing, others [][]*unstructured.Unstructured) {
 	before := j.podUID(t, "team-a")
 	for _, stage := range sparing {
 		j.cluster.apply(t, stage...)
@@ -250,7 +256,7 @@ func (j *gitOpsJob) handBack(t *testing.T, sparing, stages [][]*unstructured.Uns
 	j.requireUntouched(t, "team-a")
 	require.Equal(t, before, j.podUID(t, "team-a"), "the pod was made anew")
 	j.requireHeld(t)
-	for _, stage := range stages {
+	for _, stage := range others {
 		j.cluster.apply(t, stage...)
 	}
 	j.settle(t, j.git.Head())
