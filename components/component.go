@@ -29,6 +29,8 @@ type children struct {
 	ctx    *pulumi.Context
 	name   string
 	parent pulumi.Resource
+	// made gets every object that is added; nil when nobody asks.
+	made *[]pulumi.Resource
 }
 
 // child is an object with the suffix of its logical name, which begins with the component's name.
@@ -39,7 +41,11 @@ type child struct {
 
 func (c children) add(suffix string, object any, opts ...pulumi.ResourceOption) (*kube.Resource, error) {
 	opts = append([]pulumi.ResourceOption{pulumi.Parent(c.parent)}, opts...)
-	return kube.New(c.ctx, c.name+"-"+suffix, object, opts...)
+	res, err := kube.New(c.ctx, c.name+"-"+suffix, object, opts...)
+	if err == nil && c.made != nil {
+		*c.made = append(*c.made, res)
+	}
+	return res, err
 }
 
 func (c children) addAll(list []child, opts ...pulumi.ResourceOption) ([]pulumi.Resource, error) {

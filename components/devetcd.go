@@ -51,7 +51,7 @@ type DevEtcd struct {
 	objects []pulumi.Resource
 }
 
-// Objects are the objects that there is to wait for. What comes after the DevEtcd should depend on them and not on the
+// Objects are all objects in it. What comes after the DevEtcd should depend on them and not on the
 // component: the SDK takes a component for the objects that have been registered in it by the time it looks, and it looks
 // before all of them are.
 func (e *DevEtcd) Objects() []pulumi.Resource { return e.objects }
@@ -73,7 +73,7 @@ func NewDevEtcd(
 		return nil, fmt.Errorf("register DevEtcd %s: %w", name, err)
 	}
 	namespace := orDefault(args.Namespace, DefaultDevEtcdNamespace)
-	own := children{ctx: ctx, name: name, parent: etcd}
+	own := children{ctx: ctx, name: name, parent: etcd, made: &etcd.objects}
 	ns, err := own.add("namespace", restrictedNamespace(namespace, devEtcdLabels()), timeouts("", "", "5m"))
 	if err != nil {
 		return nil, err
@@ -91,7 +91,6 @@ func NewDevEtcd(
 		return nil, err
 	}
 	etcd.Endpoint = after(set, DevEtcdEndpoint(namespace))
-	etcd.objects = []pulumi.Resource{set} // which comes after the namespace
 	return etcd, ctx.RegisterResourceOutputs(etcd, pulumi.Map{"endpoint": etcd.Endpoint})
 }
 

@@ -79,7 +79,7 @@ type Platform struct {
 	objects []pulumi.Resource
 }
 
-// Objects are the objects that there is to wait for. What comes after the Platform should depend on them and not on the
+// Objects are all objects in it. What comes after the Platform should depend on them and not on the
 // component: the SDK takes a component for the objects that have been registered in it by the time it looks, and it looks
 // before all of them are.
 func (p *Platform) Objects() []pulumi.Resource { return p.objects }
@@ -98,7 +98,7 @@ func NewPlatform(
 		return nil, fmt.Errorf("register Platform %s: %w", name, err)
 	}
 	namespace := orDefault(args.Namespace, DefaultNamespace)
-	own := children{ctx: ctx, name: name, parent: platform}
+	own := children{ctx: ctx, name: name, parent: platform, made: &platform.objects}
 	definitions, err := addCRDs(own, args.DeleteCRDs)
 	if err != nil {
 		return nil, err
@@ -119,7 +119,6 @@ func NewPlatform(
 	}
 	platform.Namespace = after(ns, namespace)
 	platform.OperatorImage = after(deployment, args.Operator.Image)
-	platform.objects = []pulumi.Resource{deployment} // which comes after the rest
 	return platform, ctx.RegisterResourceOutputs(platform, pulumi.Map{
 		"namespace": platform.Namespace, "operatorImage": platform.OperatorImage,
 	})

@@ -50,7 +50,7 @@ type TenantSpace struct {
 	objects []pulumi.Resource
 }
 
-// Objects are the objects that there is to wait for. What comes after the TenantSpace should depend on them and not on the
+// Objects are all objects in it. What comes after the TenantSpace should depend on them and not on the
 // component: the SDK takes a component for the objects that have been registered in it by the time it looks, and it looks
 // before all of them are.
 func (s *TenantSpace) Objects() []pulumi.Resource { return s.objects }
@@ -67,7 +67,7 @@ func NewTenantSpace(
 		return nil, fmt.Errorf("register TenantSpace %s: %w", name, err)
 	}
 	namespace := orDefault(args.Namespace, args.Tenant)
-	own := children{ctx: ctx, name: name, parent: space}
+	own := children{ctx: ctx, name: name, parent: space, made: &space.objects}
 	space.Namespace = pulumi.String(namespace).ToStringOutput()
 	var within []pulumi.ResourceOption
 	if !args.ExistingNamespace {
@@ -80,15 +80,12 @@ func NewTenantSpace(
 		within = append(within, pulumi.DependsOn([]pulumi.Resource{ns}), pulumi.DeletedWith(ns))
 		space.Namespace = after(ns, namespace)
 	}
-	inside, err := own.addAll(tenantSpaceObjects(namespace, args), within...)
-	if err != nil {
+	if _, err := own.addAll(tenantSpaceObjects(namespace, args), within...); err != nil {
 		return nil, err
 	}
-	outside, err := own.addAll(append(limitObjects(namespace, args), reviewObjects(namespace, args)...))
-	if err != nil {
+	if _, err := own.addAll(append(limitObjects(namespace, args), reviewObjects(namespace, args)...)); err != nil { // no part of the namespace
 		return nil, err
 	}
-	space.objects = append(inside, outside...)
 	return space, ctx.RegisterResourceOutputs(space, pulumi.Map{"namespace": space.Namespace})
 }
 
