@@ -39,7 +39,7 @@ func (r *report) writePage(o options) error {
 	if err != nil {
 		return fmt.Errorf("write the table into %s: %w", o.docs, err)
 	}
-	return os.WriteFile(o.docs, []byte(next), 0o644)
+	return os.WriteFile(o.docs, []byte(next), 0o644) //nolint:gosec // the file is the one that whoever runs the benchmark names
 }
 
 func withTable(page, table string) (string, error) {

@@ -22,21 +22,25 @@ func TestWhoMayCall(t *testing.T) {
 		{"everybody whom TLS lets in", v1alpha1.TLSManaged, nil, nil, false},
 		{
 			"tokens of the own namespace, unless it says otherwise", v1alpha1.TLSManaged, &v1alpha1.LeaseServiceAuth{TokenReview: true},
-			[]string{client, operator, "system:serviceaccount:team-a:*"}, true,
+			[]string{client, operator, "system:serviceaccount:team-a:*"},
+			true,
 		},
 		{
 			"a list, and the operator", v1alpha1.TLSManaged,
 			&v1alpha1.LeaseServiceAuth{TokenReview: true, AllowedIdentities: []string{"system:serviceaccount:team-b:worker"}},
-			[]string{operator, "system:serviceaccount:team-b:worker"}, true,
+			[]string{operator, "system:serviceaccount:team-b:worker"},
+			true,
 		},
 		{
 			"a list that names the operator", v1alpha1.TLSManaged, &v1alpha1.LeaseServiceAuth{AllowedIdentities: []string{operator}},
-			[]string{operator}, false,
+			[]string{operator},
+			false,
 		},
 		{
 			"with a certificate of somebody else the operator is a replica", v1alpha1.TLSProvided,
 			&v1alpha1.LeaseServiceAuth{AllowedIdentities: []string{"b", "a"}},
-			[]string{"a", "b"}, false,
+			[]string{"a", "b"},
+			false,
 		},
 	} {
 		t.Run(test.name, func(t *testing.T) {
