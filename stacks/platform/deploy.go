@@ -127,13 +127,13 @@ func (d *deployment) deployPlatform() error {
 	if err != nil {
 		return err
 	}
-	d.before = append(d.before, platform)
+	d.before = append(d.before, platform.Objects()...)
 	if d.config.DevEtcd != nil {
 		etcd, err := components.NewDevEtcd(d.ctx, devEtcdName, devEtcdArgs(d.config), d.options(PlatformUnit)...)
 		if err != nil {
 			return err
 		}
-		d.before = append(d.before, etcd)
+		d.before = append(d.before, etcd.Objects()...)
 	}
 	d.ctx.Export("namespace", platform.Namespace)
 	d.ctx.Export("operatorImage", platform.OperatorImage)
@@ -152,7 +152,7 @@ func (d *deployment) deployGitOps() error {
 		return err
 	}
 	if !d.registered(PlatformUnit) {
-		d.before = append(d.before, handover)
+		d.before = append(d.before, handover.Objects()...)
 	}
 	return nil
 }
@@ -203,7 +203,7 @@ func (d *deployment) deployTenants() error {
 			}
 			continue
 		}
-		dependencies := append([]pulumi.Resource{d.spaces[tenant.Name]}, d.before...)
+		dependencies := slices.Concat(d.spaces[tenant.Name].Objects(), d.before)
 		made, err := components.NewLeaseTenant(d.ctx, tenant.Name, leaseTenantArgs(d.config, tenant),
 			d.options(unit, pulumi.DependsOn(dependencies))...)
 		if err != nil {
@@ -241,6 +241,7 @@ func platformArgs(config *Config) *components.PlatformArgs {
 	if zk := config.ZooKeeper; zk != nil {
 		args.Operator.ZooKeeper = new(components.ZooKeeperArgs(*zk))
 	}
+	args.Operator.ReleaseGuard = config.ReleaseGuard
 	if argo := config.ArgoCD; argo != nil {
 		args.ArgoCD = new(components.ArgoCDArgs(*argo))
 	}
