@@ -200,7 +200,7 @@ func TestOperatorServesWorksAndStops(t *testing.T) {
 		if err := c.Get(ctx, client.ObjectKeyFromObject(object), object); err != nil {
 			return err
 		}
-		if object.Status.ObservedGeneration == 0 {
+		if object.Status.ObservedGeneration != object.Generation {
 			return errors.New("the object was not looked at")
 		}
 		return nil

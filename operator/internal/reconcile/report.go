@@ -21,9 +21,7 @@ import (
 // events if that succeeded, and says when the next pass is due. Nothing else writes a status.
 func (r *Reconciler[T, O]) report(ctx context.Context, p *pass[T, O], outcome error) (ctrl.Result, error) {
 	if errors.Is(ctx.Err(), context.Canceled) {
-		// The next pass, of this or another operator, starts from what is there.
-		r.deps.Metrics.judged(r.kind.Name, Interrupted)
-		return ctrl.Result{}, nil
+		return r.interrupted()
 	}
 	judgement := Judge(outcome)
 	r.deps.Metrics.judged(r.kind.Name, judgement.Verdict)
@@ -45,6 +43,9 @@ func (r *Reconciler[T, O]) report(ctx context.Context, p *pass[T, O], outcome er
 		p.log.V(1).Info("the status was decided on an outdated state and is computed again", "cause", err.Error())
 		return ctrl.Result{RequeueAfter: r.outdated.When(p.req)}, nil
 	}
+	if errors.Is(ctx.Err(), context.Canceled) && err != nil {
+		return r.interrupted()
+	}
 	if err != nil {
 		return ctrl.Result{}, errors.Join(judgement.Err, err)
 	}
@@ -53,6 +54,13 @@ func (r *Reconciler[T, O]) report(ctx context.Context, p *pass[T, O], outcome er
 	}
 	r.tell(p, judgement, changed)
 	return r.next(p, judgement)
+}
+
+// interrupted ends a pass that the operator's stop cut off: the next one, of this or another operator, starts from what is
+// there.
+func (r *Reconciler[T, O]) interrupted() (ctrl.Result, error) {
+	r.deps.Metrics.judged(r.kind.Name, Interrupted)
+	return ctrl.Result{}, nil
 }
 
 // pace is the time that the status has to wait, since it says only how far something has got and another one was written a
