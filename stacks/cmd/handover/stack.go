@@ -4,9 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"os/signal"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 
@@ -173,9 +175,10 @@ func op(step apitype.StepEventMetadata) handover.Op {
 			out.Custom = out.Custom || side.Custom
 		}
 	}
-	if old := step.Old; old != nil {
-		out.Retained = old.RetainOnDelete
-		out.Unfinished = len(old.InitErrors) > 0 && len(step.Diffs) == 0 && len(step.DetailedDiff) == 0
+	out.Retained = step.Old != nil && step.Old.RetainOnDelete
+	out.Changes = slices.Sorted(maps.Keys(step.DetailedDiff))
+	if len(out.Changes) == 0 {
+		out.Changes = step.Diffs
 	}
 	return out
 }

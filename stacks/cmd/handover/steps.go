@@ -203,11 +203,35 @@ func (m *mover) update(ctx context.Context, step handover.Step, config *platform
 	if err != nil {
 		return err
 	}
+	if err := m.prove(ctx, config, ops); err != nil {
+		return err
+	}
 	if problems := handover.Guard(m.options.to, step, ops); len(problems) > 0 {
 		return fmt.Errorf("the update is refused, because of what it would do by its preview:\n  %s", strings.Join(problems, "\n  "))
 	}
 	m.say("  proof: pulumi preview: %s", counts(ops))
 	return m.stack.up(ctx, m.options.file, program)
+}
+
+// prove looks at updates of objects that move. An update that was killed leaves some, whose inputs in the state are not those of
+// the program: applied again they change nothing, if the manifests do not.
+func (m *mover) prove(ctx context.Context, config *platform.Config, ops []handover.Op) error {
+	moving := map[string]bool{}
+	for _, object := range m.what.Objects {
+		moving[handover.Key(object.URN)] = true
+	}
+	again := 0
+	for i := range ops {
+		if ops[i].Kind == "update" && moving[handover.Key(ops[i].URN)] {
+			ops[i].Proven = true
+			again++
+		}
+	}
+	if again == 0 {
+		return nil
+	}
+	m.say("  %d objects are applied again, since an update ended before it had recorded them", again)
+	return m.compare(ctx, config)
 }
 
 // counts says how many objects an update handles in which way.

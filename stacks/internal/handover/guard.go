@@ -15,8 +15,11 @@ type Op struct {
 	Custom bool
 	// Retained says that, by the state, the object stays when the resource goes.
 	Retained bool
-	// Unfinished says that an update which was killed had made the object and not waited for it: it is applied again as it is.
-	Unfinished bool
+	// Changes are the paths of the inputs that an update changes. An update that was killed leaves objects that the next one
+	// applies again, with changes or without.
+	Changes []string
+	// Proven says that applying the object changes nothing in the cluster, whatever the inputs: a dry run showed it.
+	Proven bool
 }
 
 // Guard says why an update of the step must not be made: each line is an operation that would delete, replace or change an
@@ -40,10 +43,10 @@ func refuse(target Target, step Step, op Op) string {
 	case "same", "refresh", "read", "read-discard", "create":
 		return ""
 	case "update":
-		if keeper || op.Unfinished {
+		if keeper || op.Proven {
 			return ""
 		}
-		return "it would change; bring the stack up to date by pulumi up before you hand it over"
+		return fmt.Sprintf("it would change %v; bring the stack up to date by pulumi up before you hand it over", op.Changes)
 	case "delete":
 		switch {
 		case keeper:

@@ -66,8 +66,8 @@ func TestGuard(t *testing.T) {
 	}
 	retained := op("delete", deployment)
 	retained.Retained = true
-	unfinished := op("update", deployment)
-	unfinished.Unfinished = true
+	proven, changed := op("update", deployment), op("update", deployment)
+	proven.Proven, changed.Changes = true, []string{"spec.replicas"}
 	component := op("delete", "holdfast:index:Platform")
 	component.Custom = false
 	for _, tc := range []struct {
@@ -81,7 +81,7 @@ func TestGuard(t *testing.T) {
 		{"a keeper that is made", handover.GitOps, handover.StepShare, op("create", application), ""},
 		{"a keeper that changes", handover.GitOps, handover.StepSettle, op("update", application), ""},
 		{"an object that leaves, retained", handover.GitOps, handover.StepSettle, retained, ""},
-		{"an object that was not waited for", handover.Pulumi, handover.StepShare, unfinished, ""},
+		{"an object that was not waited for", handover.Pulumi, handover.StepShare, proven, ""},
 		{"a component that leaves", handover.GitOps, handover.StepSettle, component, ""},
 		{"a provider", handover.GitOps, handover.StepSettle, op("delete", "pulumi:providers:kubernetes"), ""},
 		{"an object that is taken", handover.Pulumi, handover.StepShare, op("create", deployment), ""},
@@ -91,7 +91,7 @@ func TestGuard(t *testing.T) {
 		{"an object that leaves unmarked", handover.GitOps, handover.StepSettle, op("delete", deployment), "it would be deleted from the cluster"},
 		{"an object that leaves too early", handover.GitOps, handover.StepShare, retained, "nothing leaves the stack in this step"},
 		{"an object that leaves on the way back", handover.Pulumi, handover.StepSettle, retained, "only what kept the objects leaves"},
-		{"an object that changes", handover.GitOps, handover.StepShare, op("update", deployment), "it would change"},
+		{"an object that changes", handover.GitOps, handover.StepShare, changed, "it would change [spec.replicas]"},
 		{"a replacement", handover.Pulumi, handover.StepShare, op("replace", deployment), "replaces nothing"},
 		{"a replacement of a keeper", handover.Pulumi, handover.StepShare, op("create-replacement", application), "replaces nothing"},
 	} {
