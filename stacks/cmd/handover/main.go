@@ -16,6 +16,9 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/go-logr/logr"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
 	"github.com/holdfast-io/holdfast/stacks/internal/handover"
 )
 
@@ -49,6 +52,7 @@ func main() {
 	flag.DurationVar(&o.timeout, "timeout", 20*time.Minute, "give up after this time")
 	flag.Parse()
 
+	log.SetLogger(logr.Discard()) // the Kubernetes client complains when nobody does
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	err := run(ctx, o, os.Stdout)
 	stop()

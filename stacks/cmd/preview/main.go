@@ -18,6 +18,9 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/go-logr/logr"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
 	"github.com/holdfast-io/holdfast/components"
 	"github.com/holdfast-io/holdfast/components/render"
 	"github.com/holdfast-io/holdfast/stacks/internal/gitsource"
@@ -51,6 +54,7 @@ func main() {
 	flag.BoolVar(&o.live, "live", false, "compare with the cluster of KUBECONFIG, by a dry run, instead of a revision")
 	flag.Parse()
 
+	log.SetLogger(logr.Discard()) // the Kubernetes client complains when nobody does
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	changed, err := run(ctx, o, os.Stdout)
 	stop()
