@@ -54,11 +54,12 @@ func (p *process) stop() error {
 	return nil
 }
 
-// freeAddresses finds addresses nobody listens on.
+// freeAddresses finds addresses nobody listens on. They are on a loopback address of their own: on 127.0.0.1 a connection
+// that goes out meanwhile may be given the same port.
 func freeAddresses(ctx context.Context, n int) ([]string, error) {
 	addresses := make([]string, n)
 	for i := range addresses {
-		listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", "127.0.0.1:0")
+		listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", "127.77.0.1:0")
 		if err != nil {
 			return nil, fmt.Errorf("find a free port: %w", err)
 		}
