@@ -39,36 +39,46 @@ func HeldBack(format string, args ...any) error {
 	return &errHeld{message: fmt.Sprintf(format, args...)}
 }
 
-// touch makes the plan's touches, in order. The first that fails ends the pass.
+// touch makes the plan's touches. One that fails keeps none of the others back, since each is of an object of its own and
+// follows from what is written already: an object that cannot be touched must not keep a rollback from the rest. The first
+// failure ends the pass.
 func (r *Reconciler[T, O]) touch(ctx context.Context, p *pass[T, O]) error {
+	var first error
 	for _, t := range p.plan.Touches {
 		if r.kind.Paused != nil && r.kind.Paused(p.obj) {
 			return &errHeld{message: "paused: would " + t.What}
 		}
-		gvk, err := apiutil.GVKForObject(t.Object, r.deps.Client.Scheme())
-		if err != nil {
-			return fmt.Errorf("%s: %w", t.What, err)
+		if err := r.touchOne(ctx, p, t); err != nil && first == nil {
+			first = err
 		}
-		key := keyOf(gvk, t.Object)
-		if r.ledger.behind(p.req.NamespacedName, key, t.Object, p.now) {
-			return &errOutdated{cause: errors.New("the cache lags behind our last write to an object that is touched")}
-		}
-		intent := &unstructured.Unstructured{Object: map[string]any{}}
-		for name, value := range t.Apply {
-			intent.Object[name] = value
-		}
-		intent.SetGroupVersionKind(gvk)
-		intent.SetNamespace(t.Object.GetNamespace())
-		intent.SetName(t.Object.GetName())
-		intent.SetUID(t.Object.GetUID())
-		intent.SetResourceVersion(t.Object.GetResourceVersion())
-		version, err := r.writer.touch(ctx, t, intent)
-		if err != nil {
-			return err
-		}
-		r.wrote(p, key, "touch", version)
-		p.log.Info("touched an object of somebody else", "change", t.What)
 	}
+	return first
+}
+
+func (r *Reconciler[T, O]) touchOne(ctx context.Context, p *pass[T, O], t Touch) error {
+	gvk, err := apiutil.GVKForObject(t.Object, r.deps.Client.Scheme())
+	if err != nil {
+		return fmt.Errorf("%s: %w", t.What, err)
+	}
+	key := keyOf(gvk, t.Object)
+	if r.ledger.behind(p.req.NamespacedName, key, t.Object, p.now) {
+		return &errOutdated{cause: errors.New("the cache lags behind our last write to an object that is touched")}
+	}
+	intent := &unstructured.Unstructured{Object: map[string]any{}}
+	for name, value := range t.Apply {
+		intent.Object[name] = value
+	}
+	intent.SetGroupVersionKind(gvk)
+	intent.SetNamespace(t.Object.GetNamespace())
+	intent.SetName(t.Object.GetName())
+	intent.SetUID(t.Object.GetUID())
+	intent.SetResourceVersion(t.Object.GetResourceVersion())
+	version, err := r.writer.touch(ctx, t, intent)
+	if err != nil {
+		return err
+	}
+	r.wrote(p, key, "touch", version)
+	p.log.Info("touched an object of somebody else", "change", t.What)
 	return nil
 }
 
