@@ -71,6 +71,11 @@ type Plan[T Object] struct {
 	// none of ours; a field that was applied before and is left out now is removed.
 	Children []client.Object
 
+	// Absent are those of the children that the decision took not to exist. When the cache shows one by the time that they
+	// are applied, the pass is made again: what is there is not changed by who has not seen it. Nil: the decision is the
+	// same either way.
+	Absent []client.Object
+
 	// Prune lists an empty object of each type of which every other object that this one controls is deleted.
 	// A plan for a spec that cannot work leaves it empty, so that what runs goes on running.
 	Prune []client.Object

@@ -9,6 +9,7 @@ import (
 
 	"github.com/go-logr/logr"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/client-go/util/workqueue"
@@ -196,6 +197,9 @@ func (r *Reconciler[T, O]) apply(ctx context.Context, p *pass[T, O]) error {
 	if r.lagging(p, found) {
 		return &errOutdated{cause: errors.New("the cache lags behind our last write to a child")}
 	}
+	if err := appeared(p.plan.Absent, found, scheme); err != nil {
+		return err
+	}
 	changes, blocked := changesOf(p.obj, r.gvk.GroupKind(), intents, found, scheme)
 	changes = slices.DeleteFunc(changes, func(c change) bool { return r.ledger.isVain(p.req.NamespacedName, c) })
 	switch {
@@ -225,6 +229,20 @@ func (r *Reconciler[T, O]) apply(ctx context.Context, p *pass[T, O]) error {
 		return p.plan.Unready
 	}
 	return Wait(catchUp, v1alpha1.ReasonProgressing, "changes were applied, and their effect was not observed yet")
+}
+
+// appeared returns an error when a child that the decision took not to exist does.
+func appeared(absent []client.Object, found children, scheme *runtime.Scheme) error {
+	for _, child := range absent {
+		gvk, err := apiutil.GVKForObject(child, scheme)
+		if err != nil {
+			return fmt.Errorf("absent child %s: %w", child.GetName(), err)
+		}
+		if found.live[keyOf(gvk, child)] != nil {
+			return &errOutdated{cause: fmt.Errorf("%s %s has appeared since the decision", gvk.Kind, child.GetName())}
+		}
+	}
+	return nil
 }
 
 // change makes one change, and tells whether it had an effect.

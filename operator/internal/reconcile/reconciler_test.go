@@ -205,3 +205,34 @@ func TestKindThatLacksSomethingIsRefused(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 }
+
+func TestChildThatAppearsAfterTheDecisionIsNotChanged(t *testing.T) {
+	p := newPlace(t)
+	w := p.widget(t)
+	absent := false
+	kind := widget.Kind()
+	kind.Decide = func(w *widget.Widget, observed widget.Observation, now time.Time) reconcile.Plan[*widget.Widget] {
+		plan := widget.Decide(w, observed, now)
+		if absent {
+			plan.Children[0].(*corev1.ConfigMap).Data = map[string]string{"decided": "blindly"}
+			plan.Absent = plan.Children[:1]
+		}
+		return plan
+	}
+	r, err := reconcile.New(kind, reconcile.Dependencies{Client: p.cached, Recorder: &events{}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.untilReady(t, r, w)
+	absent = true
+	result, err := r.Reconcile(p.ctx, requestFor(w))
+	if err != nil || result.RequeueAfter == 0 {
+		t.Errorf("the pass is not made again: %v, %v", result, err)
+	}
+	child := &corev1.ConfigMap{ObjectMeta: w.ObjectMeta}
+	if p.get(t, child); child.Data["a"] != "1" || child.Data["decided"] != "" {
+		t.Errorf("it was changed: %v", child.Data)
+	}
+	absent = false
+	p.untilReady(t, r, w)
+}

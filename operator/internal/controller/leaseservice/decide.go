@@ -55,6 +55,10 @@ func decide(ls *v1alpha1.LeaseService, observed Observation, settings desired.Se
 	}
 	for _, child := range children {
 		plan.Children = append(plan.Children, child)
+		if set, ok := child.(*appsv1.StatefulSet); ok && observed.Absent {
+			// What settle kept from the pods of a set that it did not see would otherwise reach them.
+			plan.Absent = append(plan.Absent, set)
+		}
 	}
 	plan.Prune = owned()
 	if next := observed.Certificates.Next; !next.IsZero() {

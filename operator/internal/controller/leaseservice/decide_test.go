@@ -528,3 +528,13 @@ func TestLongTextIsCut(t *testing.T) {
 	}
 	require.Len(t, []rune(firstOf("", string(long))), maxReason)
 }
+
+// A StatefulSet that gather did not see is made, and never changed: nobody has settled what its pods run.
+func TestSetThatWasNotSeenIsNotChanged(t *testing.T) {
+	plan, _ := well(func(w *world) { w.observed = Observation{Absent: true} }).decide()
+	require.Len(t, plan.Absent, 1)
+	require.IsType(t, &appsv1.StatefulSet{}, plan.Absent[0])
+	require.Contains(t, plan.Children, plan.Absent[0])
+	plan, _ = well().decide()
+	require.Empty(t, plan.Absent)
+}

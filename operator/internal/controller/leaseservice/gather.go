@@ -29,6 +29,8 @@ import (
 type Observation struct {
 	// Set is the StatefulSet, or nil when there is none that this LeaseService controls.
 	Set *appsv1.StatefulSet
+	// Absent tells that there is no StatefulSet of its name at all, nobody else's either.
+	Absent bool
 	// Pods are the set's pods, by name; those that are stopping are among them.
 	Pods []*corev1.Pod
 	// Reports are what the pods say of themselves, by pod name. A pod that cannot be asked yet has none.
@@ -87,6 +89,7 @@ func (g *gatherer) gather(ctx context.Context, reader client.Reader, ls *v1alpha
 	err = reader.Get(ctx, types.NamespacedName{Namespace: ls.Namespace, Name: desired.StatefulSetName(ls)}, set)
 	switch {
 	case apierrors.IsNotFound(err) || err == nil && !metav1.IsControlledBy(set, ls):
+		observed.Absent = err != nil
 		g.listener.Observe(key, ls.UID, nil)
 		return observed, g.forgetIfGone(ctx, reader, ls)
 	case err != nil:

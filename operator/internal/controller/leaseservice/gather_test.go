@@ -96,8 +96,12 @@ func TestGatherIgnoresTheSetOfSomebodyElse(t *testing.T) {
 	observed, err := g.gather(t.Context(), reader(t, interceptor.Funcs{}, lease(), set("an earlier one"), podOf("locks-0", "set", "10.0.0.1")), lease())
 	require.NoError(t, err)
 	require.Nil(t, observed.Set)
+	require.False(t, observed.Absent)
 	require.Empty(t, observed.Pods)
 	require.Empty(t, listener.targets)
+	observed, err = g.gather(t.Context(), reader(t, interceptor.Funcs{}, lease()), lease())
+	require.NoError(t, err)
+	require.True(t, observed.Absent, "there is none of the name")
 }
 
 func TestMissingPodsAreTimed(t *testing.T) {
