@@ -57,9 +57,10 @@ type pass struct {
 	status   *v1alpha1.ReleaseGuardStatus // as it is to be
 	observed Observation
 	now      time.Time
-	live     map[string]*Application // the members that can be moved, set by enroll
-	problems []string                // what is wrong with the rings, set by enroll
-	closing  *gate                   // why the next ring cannot go, set by advance
+	live     map[string]*Application             // the members that can be moved, set by enroll
+	problems []string                            // what is wrong with the rings, set by enroll
+	away     []v1alpha1.ReleaseApplicationStatus // entries of applications that are no members now, set by enroll
+	closing  *gate                               // why the next ring cannot go, set by advance
 	made     []v1alpha1.ReleaseDecision
 	look     time.Duration
 }
@@ -208,6 +209,7 @@ func (p *pass) end(failed []string) []*v1alpha1.ReleaseRingStatus {
 	for i := range p.status.Rings {
 		ring := &p.status.Rings[i]
 		back := ring.HasRevision() && (ring.Phase != v1alpha1.RingProved || slices.Contains(failed, ring.Name))
+		p.endAway(ring, back)
 		for _, app := range p.membersOf(ring.Name) {
 			app.PendingSince, app.LastFailureTime, app.Failures = nil, nil, 0
 			switch {
@@ -223,6 +225,19 @@ func (p *pass) end(failed []string) []*v1alpha1.ReleaseRingStatus {
 		}
 	}
 	return returned
+}
+
+// endAway lets those that are away come back to what the members of their ring have.
+func (p *pass) endAway(ring *v1alpha1.ReleaseRingStatus, back bool) {
+	for i := range p.away {
+		switch app := &p.away[i]; {
+		case app.Ring != ring.Name:
+		case back:
+			app.TargetRevision = app.LastGoodRevision
+		case ring.Phase == v1alpha1.RingProved:
+			app.TargetRevision, app.LastGoodRevision = p.status.Release.Revision, p.status.Release.Revision
+		}
+	}
 }
 
 // isRelease tells whether the last good revision of an application is that of the release under another name, so that there
@@ -249,7 +264,7 @@ func (p *pass) putBack() {
 	}
 	for _, before := range p.prior.Applications {
 		live := p.live[before.Name]
-		if live == nil || live.Target == before.TargetRevision || wanted[before.Name] != before.TargetRevision || before.State == notSet {
+		if live == nil || live.Target == before.TargetRevision || wanted[before.Name] != before.TargetRevision || before.State == notSet || before.State == notThere {
 			continue
 		}
 		message := fmt.Sprintf("somebody set the target revision of Application %s to %s: it is set back to %s", before.Name, live.Target, before.TargetRevision)
@@ -267,7 +282,7 @@ func (p *pass) outcome() Outcome {
 	if n := len(p.status.Decisions); n > v1alpha1.MaxReleaseDecisions {
 		p.status.Decisions = slices.Clone(p.status.Decisions[n-v1alpha1.MaxReleaseDecisions:])
 	}
-	out := Outcome{Status: *p.status, Decisions: p.made}
+	out := Outcome{Decisions: p.made}
 	written := map[string]string{}
 	for _, app := range p.prior.Applications {
 		written[app.Name] = app.TargetRevision
@@ -293,5 +308,7 @@ func (p *pass) outcome() Outcome {
 	}
 	out.Verdict, out.Reason, out.Message = p.verdict(late)
 	out.Look = p.look
+	p.keepAway()
+	out.Status = *p.status
 	return out
 }

@@ -83,9 +83,11 @@ const (
 	standMoved   stand = "moved"
 )
 
-// What assess says of an application that is as wanted, and of one whose target revision is still to be set.
+// What is said of an application that is as wanted, of one whose target revision is still to be set, and of one that is no
+// member of its ring for now.
 const (
 	inEffect = "in effect"
+	notThere = "it is not in its ring now"
 	notSet   = "the target revision is not set yet"
 )
 

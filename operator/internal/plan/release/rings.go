@@ -89,6 +89,7 @@ func (p *pass) enroll() {
 	slices.Sort(p.problems)
 	p.enrollApplications(members)
 	p.enrollRings()
+	p.rememberAway()
 }
 
 func (p *pass) enrollApplications(members map[string]string) {
@@ -109,6 +110,37 @@ func (p *pass) enrollApplications(members map[string]string) {
 		list = append(list, entry)
 	}
 	p.status.Applications = nilWhenEmpty(list)
+}
+
+// rememberAway sets the entries of applications aside that were members and are none now: one may be deleted and made again,
+// or lose a label, in the middle of a release, and what a rollback returns it to is known nowhere else.
+func (p *pass) rememberAway() {
+	for _, app := range p.prior.Applications {
+		if p.live[app.Name] != nil || p.ringOf(app.Ring) == nil {
+			continue
+		}
+		p.away = append(p.away, v1alpha1.ReleaseApplicationStatus{
+			Name: app.Name, Ring: app.Ring, TargetRevision: app.TargetRevision, LastGoodRevision: app.LastGoodRevision, State: notThere,
+		})
+	}
+}
+
+// keepAway puts what was set aside into the status. After a release that is complete there is nothing to return to, and who
+// comes gets what its ring has.
+func (p *pass) keepAway() {
+	if p.status.Phase == v1alpha1.ReleaseComplete {
+		return
+	}
+	p.status.Applications = append(p.status.Applications, p.away...)
+	slices.SortFunc(p.status.Applications, func(a, b v1alpha1.ReleaseApplicationStatus) int { return strings.Compare(a.Name, b.Name) })
+}
+
+func (p *pass) ringOf(name string) *v1alpha1.ReleaseRingStatus {
+	at := slices.IndexFunc(p.status.Rings, func(ring v1alpha1.ReleaseRingStatus) bool { return ring.Name == name })
+	if at < 0 {
+		return nil
+	}
+	return &p.status.Rings[at]
 }
 
 // found is an application as it is seen for the first time. What it is at may be a branch, to which it would be wrong to
