@@ -1,12 +1,15 @@
 package platform
 
 import (
+	"maps"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
 	"github.com/stretchr/testify/require"
 
+	"github.com/holdfast-io/holdfast/components"
 	"github.com/holdfast-io/holdfast/components/render"
 )
 
@@ -147,6 +150,13 @@ func TestAnUpdateThatWouldChangeTheOwnerIsRefused(t *testing.T) {
 		space    = prefix + "holdfast:index:TenantSpace::a"
 		tenant   = prefix + "holdfast:index:LeaseTenant::a"
 		keeper   = prefix + "holdfast:index:GitOpsHandover::gitops"
+		object   = prefix + "holdfast:index:GitOpsHandover$kubernetes:"
+		operator = object + "argoproj.io/v1alpha1:Application::gitops-application-holdfast-system"
+		set      = object + "argoproj.io/v1alpha1:ApplicationSet::gitops-applicationset-tenants"
+		fluxA    = object + "kustomize.toolkit.fluxcd.io/v1:Kustomization::gitops-kustomization-a"
+		health   = object + "core/v1:ConfigMapPatch::gitops-argocd-cm"
+		// The ApplicationSet's folders follow.
+		ofA, ofB = set + " a", set + " bs"
 	)
 	for _, tc := range []struct {
 		name, ownership, tenantA string
@@ -155,16 +165,19 @@ func TestAnUpdateThatWouldChangeTheOwnerIsRefused(t *testing.T) {
 	}{
 		{"a new stack", OwnershipGitOps, OwnershipGitOps, nil, ""},
 		{"Pulumi's stays Pulumi's", OwnershipPulumi, OwnershipPulumi, []string{platform, etcd, space, tenant}, ""},
-		{"GitOps' stays GitOps'", OwnershipGitOps, OwnershipGitOps, []string{keeper}, ""},
-		{"each has its part", OwnershipGitOps, OwnershipPulumi, []string{keeper, space, tenant}, ""},
+		{"GitOps' stays GitOps'", OwnershipGitOps, OwnershipGitOps, []string{keeper, operator, health, set + " a bs"}, ""},
+		{"each has its part", OwnershipGitOps, OwnershipPulumi, []string{keeper, operator, ofB, space, tenant}, ""},
+		{"a tenant that is no more goes", OwnershipPulumi, OwnershipPulumi, []string{keeper, set + " gone", platform}, ""},
 		{"the platform would go", OwnershipGitOps, OwnershipPulumi, []string{platform, space}, "the platform is GitOps' by the configuration"},
 		{"the etcd would go", OwnershipGitOps, OwnershipPulumi, []string{etcd}, "the platform is GitOps' by the configuration"},
 		{"a tenant would go", OwnershipPulumi, OwnershipGitOps, []string{platform, tenant}, "tenant a is GitOps' by the configuration"},
-		{"a tenant's space would go", OwnershipPulumi, OwnershipGitOps, []string{platform, space}, "run make handover TO=gitops"},
-		{"what keeps it would go", OwnershipPulumi, OwnershipPulumi, []string{keeper}, "run make handover TO=pulumi"},
+		{"a tenant's space would go", OwnershipPulumi, OwnershipGitOps, []string{platform, space}, "run make handover TO=gitops TENANT=a"},
+		{"what keeps it would go", OwnershipPulumi, OwnershipPulumi, []string{keeper, operator}, "run make handover TO=pulumi, which"},
+		{"what keeps one tenant would go", OwnershipGitOps, OwnershipPulumi, []string{keeper, operator, ofA}, "run make handover TO=pulumi TENANT=a, which"},
+		{"what keeps the platform would go, beside a tenant", OwnershipPulumi, OwnershipGitOps, []string{keeper, operator, ofA}, "the platform is Pulumi's by the configuration"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			err := checkOwners(ownersConfig(t, tc.ownership, tc.tenantA), "dev", "holdfast", tc.state)
+			err := checkOwners(ownersConfig(t, tc.ownership, tc.tenantA), "dev", "holdfast", stateOf(tc.state))
 			if tc.want == "" {
 				require.NoError(t, err)
 				return
@@ -172,5 +185,54 @@ func TestAnUpdateThatWouldChangeTheOwnerIsRefused(t *testing.T) {
 			require.ErrorContains(t, err, tc.want)
 			require.ErrorContains(t, err, "holdfast:ownership: ")
 		})
+	}
+
+	config := ownersConfig(t, OwnershipGitOps, OwnershipGitOps)
+	require.ErrorContains(t, checkOwners(config, "dev", "holdfast", stateOf([]string{keeper, fluxA})),
+		"holdfast:gitops.flavour: is argocd, but the stack still holds what makes flux keep objects")
+	config.GitOps.Flavour = "flux"
+	require.NoError(t, checkOwners(config, "dev", "holdfast", stateOf([]string{keeper, fluxA})))
+	require.ErrorContains(t, checkOwners(config, "dev", "holdfast", stateOf([]string{keeper, operator})), "set it back to argocd")
+	config = ownersConfig(t, OwnershipGitOps, OwnershipPulumi)
+	config.GitOps.Flavour = "flux"
+	require.ErrorContains(t, checkOwners(config, "dev", "holdfast", stateOf([]string{keeper, fluxA})), "TENANT=a")
+	require.ErrorContains(t, checkOwners(config, "dev", "holdfast", stateOf([]string{set})), "not known which tenants")
+}
+
+// stateOf is a state of the URNs; what follows one after a space are the folders of an ApplicationSet.
+func stateOf(resources []string) map[string]any {
+	state := map[string]any{}
+	for _, resource := range resources {
+		urn, folders, _ := strings.Cut(resource, " ")
+		var directories []any
+		for folder := range strings.FieldsSeq(folders) {
+			directories = append(directories, map[string]any{"path": "stacks/gitops/dev/" + folder})
+		}
+		state[urn] = map[string]any{"outputs": map[string]any{"spec": map[string]any{
+			"generators": []any{map[string]any{"git": map[string]any{"directories": directories}}},
+		}}}
+	}
+	return state
+}
+
+// What an update refuses is told by the names of what the update before it registered.
+func TestWhatIsKeptIsToldByTheNamesThatAreRegistered(t *testing.T) {
+	for _, flavour := range []components.GitOpsFlavour{components.GitOpsArgoCD, components.GitOpsFlux} {
+		config := ownersConfig(t, OwnershipGitOps, OwnershipGitOps)
+		config.GitOps.Flavour = flavour
+		resources, _ := registered(t, config, Transit{})
+		state := map[string]any{}
+		for _, res := range resources {
+			state[res.URN] = map[string]any{"type": res.Type, "outputs": res.Fields}
+		}
+		kept, err := keptByGitOps(state)
+		require.NoError(t, err)
+		require.Equal(t, map[components.GitOpsFlavour]bool{flavour: true}, kept.flavours)
+		var folders []string
+		for _, unit := range config.Units() {
+			folders = append(folders, config.Folders(unit)...)
+		}
+		slices.Sort(folders)
+		require.Equal(t, folders, slices.Sorted(maps.Keys(kept.folders)))
 	}
 }

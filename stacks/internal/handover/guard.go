@@ -49,10 +49,11 @@ func refuse(target Target, step Step, op Op) string {
 		return fmt.Sprintf("it would change %v; bring the stack up to date by pulumi up before you hand it over", op.Changes)
 	case "delete":
 		switch {
-		case keeper:
-			return ""
+		// What keeps objects too: it may still cascade, since only this step takes that off those that it knows of.
 		case step == StepShare:
 			return "nothing leaves the stack in this step; bring it up to date by pulumi up before you hand it over"
+		case keeper:
+			return ""
 		case target == Pulumi:
 			return "only what kept the objects leaves the stack in this step; it would be deleted"
 		case !op.Retained:

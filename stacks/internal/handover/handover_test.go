@@ -90,6 +90,8 @@ func TestGuard(t *testing.T) {
 
 		{"an object that leaves unmarked", handover.GitOps, handover.StepSettle, op("delete", deployment), "it would be deleted from the cluster"},
 		{"an object that leaves too early", handover.GitOps, handover.StepShare, retained, "nothing leaves the stack in this step"},
+		{"a keeper that goes too early", handover.GitOps, handover.StepShare, op("delete", application), "nothing leaves the stack in this step"},
+		{"a keeper that goes too early on the way back", handover.Pulumi, handover.StepShare, op("delete", application), "nothing leaves the stack in this step"},
 		{"an object that leaves on the way back", handover.Pulumi, handover.StepSettle, retained, "only what kept the objects leaves"},
 		{"an object that changes", handover.GitOps, handover.StepShare, changed, "it would change [spec.replicas]"},
 		{"a replacement", handover.Pulumi, handover.StepShare, op("replace", deployment), "replaces nothing"},
