@@ -138,6 +138,19 @@ func TestParseConfigRefuses(t *testing.T) {
 		{"a quota that refuses every pod", map[string]string{"tenants": `[{"name": "a", "quota": {"requests.cpu": "1", "memory": "1Gi", "limits.memory": "1Gi", "pods": 3}, "resources": {"limits": {"cpu": "1"}}}]`}, []string{
 			`tenants[0] (a): resources: must set limits.memory, requests.memory, which quota counts: pods without it are refused`,
 		}},
+		{"tokens in a tenant's folder", map[string]string{
+			"ownership": "gitops", "gitops": `{"flavour": "argocd", "repoURL": "ssh://git@git.example.com/x.git", "path": "p"}`,
+			"tenants": `[{"name": "a", "auth": {"tokenReview": true}}, {"name": "b", "ownership": "pulumi", "auth": {"tokenReview": true}}]`,
+		}, []string{
+			`tenants[0] (a): auth.tokenReview: is true, which needs a ClusterRoleBinding, and the project of tenants lets Argo CD apply none: leave the tenant to Pulumi by ownership: pulumi, or leave out tokenReview`,
+		}},
+		{"a token in the URL of a repository", map[string]string{
+			"gitops": `{"flavour": "flux", "repoURL": "https://hunter2@git.example.com/x.git", "path": "p"}`,
+			"argocd": `{"repoURL": "ssh://git:hunter2@git.example.com/x.git", "path": "p"}`,
+		}, []string{
+			`gitops.repoURL: has credentials in it, which everybody could read who may see the objects made from it: leave out what is before the @; name a Secret with them in gitops.secretName`,
+			`argocd.repoURL: has credentials in it, which everybody could read who may see the objects made from it: leave out what is before the @; Argo CD finds them by the URL, in a Secret of its own`,
+		}},
 		{"a ZooKeeper that the operator would refuse", map[string]string{"zookeeper": `{
 			"connectString": "zk-0:2181,,zk-1", "credential": "x",
 			"grants": [{"namespaces": [], "paths": ["teams"], "ensembles": ["zk-0:2181/apps"]}, {"namespaces": ["*", "A"]}]
@@ -162,6 +175,27 @@ func TestParseConfigRefuses(t *testing.T) {
 			require.Equal(t, tc.want, got)
 		})
 	}
+}
+
+func TestRepositoriesWithoutCredentialsAreAllowed(t *testing.T) {
+	for _, url := range []string{
+		"https://git.example.com/x.git", "https://git.example.com:8443/@scope/x.git", "http://127.0.0.1:3000/x.git",
+		"ssh://git@git.example.com:22/x.git", "git@git.example.com:x.git", "/srv/x.git",
+	} {
+		_, err := platform.ParseConfig(values(map[string]string{
+			"gitops": `{"flavour": "flux", "repoURL": "` + url + `", "path": "p"}`,
+			"argocd": `{"repoURL": "` + url + `", "path": "p"}`,
+		}), nil)
+		require.NoError(t, err, url)
+	}
+}
+
+func TestFluxKeepsATenantThatReviewsTokens(t *testing.T) {
+	_, err := platform.ParseConfig(values(map[string]string{
+		"ownership": "gitops", "gitops": `{"flavour": "flux", "repoURL": "https://git.example.com/x.git", "path": "p"}`,
+		"tenants": `[{"name": "a", "auth": {"tokenReview": true}}]`,
+	}), nil)
+	require.NoError(t, err)
 }
 
 func TestParseConfigNamesTheKeysThatATenantMayHave(t *testing.T) {

@@ -2,6 +2,7 @@ package platform
 
 import (
 	"fmt"
+	"regexp"
 	"strings"
 
 	"github.com/holdfast-io/holdfast/components"
@@ -30,7 +31,7 @@ func crossChecks(c *Config) []configschema.Problem {
 		if len(problems) == before || tenant.Namespace != tenant.Name { // one problem for one mistake
 			problems = claim(problems, namespaces, path, "namespace", tenant.Namespace)
 		}
-		for _, rule := range []tenantRule{checkEtcd, checkReplicas, checkStorage, checkQuota} {
+		for _, rule := range []tenantRule{checkEtcd, checkReplicas, checkStorage, checkQuota, checkTokenReview} {
 			if key, message := rule(c, tenant); message != "" {
 				problems = append(problems, configschema.Problem{Path: configschema.Field(path, key), Message: message})
 			}
@@ -38,6 +39,7 @@ func crossChecks(c *Config) []configschema.Problem {
 	}
 	problems = append(problems, checkSpaces(c, namespaces)...)
 	problems = append(problems, leaseServiceChecks(c)...)
+	problems = append(problems, repositoryChecks(c)...)
 	return append(problems, gitOpsChecks(c)...)
 }
 
@@ -74,6 +76,38 @@ func gitOpsChecks(c *Config) []configschema.Problem {
 	}
 	if g := c.GitOps; g != nil && g.Flavour == components.GitOpsArgoCD && g.SecretName != "" {
 		add("gitops.secretName", "%q is for flavour flux only: Argo CD finds credentials by the repository's URL", g.SecretName)
+	}
+	return problems
+}
+
+var (
+	userInURL = regexp.MustCompile(`^([A-Za-z][A-Za-z0-9+.-]*)://([^/]*)@`)
+	overHTTP  = regexp.MustCompile(`(?i)^https?$`)
+)
+
+// repositoryChecks refuses credentials in the URL of a repository: it is written into objects that many may read, into the
+// stack's state and into messages. A user of SSH, such as "git", is none.
+func repositoryChecks(c *Config) []configschema.Problem {
+	var problems []configschema.Problem
+	check := func(path, url, instead string) {
+		user := userInURL.FindStringSubmatch(url)
+		if user == nil || !overHTTP.MatchString(user[1]) && !strings.Contains(user[2], ":") {
+			return
+		}
+		problems = append(problems, configschema.Problem{
+			Path: path, Message: "has credentials in it, which everybody could read who may see the objects made from it: leave out what is before the @; " + instead,
+		})
+	}
+	const argoSecret = "Argo CD finds them by the URL, in a Secret of its own"
+	if c.GitOps != nil {
+		instead := argoSecret
+		if c.GitOps.Flavour == components.GitOpsFlux {
+			instead = "name a Secret with them in gitops.secretName"
+		}
+		check("gitops.repoURL", c.GitOps.RepoURL, instead)
+	}
+	if c.ArgoCD != nil {
+		check("argocd.repoURL", c.ArgoCD.RepoURL, argoSecret)
 	}
 	return problems
 }
@@ -141,6 +175,17 @@ func checkStorage(_ *Config, t *Tenant) (key, message string) {
 		return "storage", "is the volume of a replica's own etcd; leave it out, since the tenant uses another etcd"
 	}
 	return "", ""
+}
+
+// checkTokenReview refuses what Argo CD would not apply: a tenant's folder may hold no ClusterRoleBinding, or whoever may
+// change the folder could give itself every right in the cluster.
+func checkTokenReview(c *Config, t *Tenant) (key, message string) {
+	argo := c.GitOps != nil && c.GitOps.Flavour == components.GitOpsArgoCD
+	if t.Ownership != OwnershipGitOps || !argo || t.Auth == nil || !t.Auth.TokenReview {
+		return "", ""
+	}
+	return "auth.tokenReview", "is true, which needs a ClusterRoleBinding, and the project of tenants lets Argo CD apply none: " +
+		"leave the tenant to Pulumi by ownership: pulumi, or leave out tokenReview"
 }
 
 // checkQuota finds compute resources that the quota counts and the pods do not declare: Kubernetes would refuse the pods.

@@ -42,4 +42,32 @@ func StackFile(data []byte) (map[string]string, error) {
 	return values, nil
 }
 
+// ClusterOf says which cluster Pulumi's provider takes by the stack's file; both empty: that of KUBECONFIG. What cannot be
+// told from the file alone is an error, for whoever guessed could look at one cluster while Pulumi changes another.
+func ClusterOf(data []byte) (kubeconfig, kubeContext string, err error) {
+	var file struct {
+		Config map[string]any `json:"config"`
+	}
+	if err := yaml.Unmarshal(data, &file); err != nil {
+		return "", "", fmt.Errorf("read the stack file: %w", err)
+	}
+	text := func(key string) string {
+		value := file.Config[key]
+		if value == nil || err != nil {
+			return ""
+		}
+		plain, ok := value.(string)
+		if !ok {
+			err = fmt.Errorf("%s: %w, and so it is not known which cluster Pulumi uses: "+
+				"take it out of the file and set KUBECONFIG, or write it there in the clear", key, errEncrypted)
+		}
+		return plain
+	}
+	kubeconfig, kubeContext = text("kubernetes:kubeconfig"), text("kubernetes:context")
+	if text("kubernetes:cluster") != "" {
+		err = errors.New("kubernetes:cluster: is not supported here: name a context of that cluster in kubernetes:context")
+	}
+	return kubeconfig, kubeContext, err
+}
+
 var errEncrypted = errors.New("is encrypted and cannot be read from the file")

@@ -72,6 +72,9 @@ func (o *options) complete() error {
 	if o.destroy && o.dryRun {
 		return errors.New("-dry-run says how the objects are moved: leave out -destroy")
 	}
+	if o.unlock && o.dryRun {
+		return errors.New("-dry-run changes nothing, and leaves the lock where it is: leave out -unlock")
+	}
 	if o.file == "" {
 		o.file = filepath.Join(o.project, "Pulumi."+o.stack+".yaml")
 	}

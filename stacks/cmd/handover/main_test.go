@@ -29,6 +29,7 @@ func TestOptions(t *testing.T) {
 		{options{to: handover.GitOps, destroy: true}, "-destroy needs -to pulumi"},
 		{options{to: handover.Pulumi, destroy: true, tenant: "a"}, "-destroy needs -to pulumi, and no -tenant"},
 		{options{to: handover.Pulumi, destroy: true, dryRun: true}, "leave out -destroy"},
+		{options{to: handover.GitOps, unlock: true, dryRun: true}, "leave out -unlock"},
 	} {
 		require.ErrorContains(t, tc.options.complete(), tc.want)
 	}
@@ -85,6 +86,11 @@ func TestWhatIsRecorded(t *testing.T) {
 		}
 	}
 	require.Positive(t, retained, "CRDs are retained by default, whoever owns them")
+}
+
+func TestAClusterThatIsNotKnownIsNotGuessed(t *testing.T) {
+	_, err := connect([]byte(stackFile + "  kubernetes:context: {secure: v1:x}\n"))
+	require.ErrorContains(t, err, "kubernetes:context: is encrypted")
 }
 
 func TestACommandThatCannotBeginSaysWhy(t *testing.T) {

@@ -88,11 +88,11 @@ func parse(file []byte) (*platform.Config, error) {
 
 // connect connects to the cluster that Pulumi's provider uses.
 func connect(file []byte) (*live.Cluster, error) {
-	values, err := platform.StackFile(file)
+	kubeconfig, kubeContext, err := platform.ClusterOf(file)
 	if err != nil {
 		return nil, err
 	}
-	return live.Connect(values["kubernetes:kubeconfig"], values["kubernetes:context"])
+	return live.Connect(kubeconfig, kubeContext)
 }
 
 // chooseUnits says what moves.

@@ -103,7 +103,7 @@ func run(ctx context.Context, o options, out io.Writer) (changed bool, err error
 		return false, err
 	}
 	if o.live {
-		return compareLive(ctx, config, values, manifests, out)
+		return compareLive(ctx, config, file, manifests, out)
 	}
 	base, err := gitsource.Local(ctx, ".", o.base, o.folder)
 	if err != nil {
@@ -122,9 +122,13 @@ func run(ctx context.Context, o options, out io.Writer) (changed bool, err error
 
 // compareLive applies each unit in a dry run, as its owner would.
 func compareLive(
-	ctx context.Context, config *platform.Config, values map[string]string, manifests []render.Manifest, out io.Writer,
+	ctx context.Context, config *platform.Config, file []byte, manifests []render.Manifest, out io.Writer,
 ) (changed bool, err error) {
-	cluster, err := live.Connect(values["kubernetes:kubeconfig"], values["kubernetes:context"])
+	kubeconfig, kubeContext, err := platform.ClusterOf(file)
+	if err != nil {
+		return false, err
+	}
+	cluster, err := live.Connect(kubeconfig, kubeContext)
 	if err != nil {
 		return false, err
 	}
