@@ -9,8 +9,15 @@ if external_cluster; then
   pulumi_env
   cd "$root"
   if [[ -f $stack_config ]]; then
-    step 'pulumi destroy'
-    update destroy
+    held=$(pulumi --non-interactive stack export --stack dev) || die "the stack's state cannot be read; nothing was removed"
+    if [[ $held == *holdfast:index:GitOpsHandover* ]]; then
+      # A plain destroy would delete what keeps the objects and leave them, and then there would be no state to find them by.
+      step 'Taking the stack back from GitOps, and pulumi destroy'
+      env -u PULUMI_BACKEND_URL -u TENANT -u DRY_RUN ENV=dev "$root/tools/dev/handover.sh" -to pulumi -destroy
+    else
+      step 'pulumi destroy'
+      update destroy
+    fi
   fi
   rm -rf "${pulumi_state:?}"
 else

@@ -7,8 +7,8 @@ set -euo pipefail
 environment=${ENV:-dev}
 arguments=(-stack "$environment" -project "$root" "$@")
 [[ -z ${TENANT:-} ]] || arguments+=(-tenant "$TENANT")
-[[ -z ${DRY_RUN:-} ]] || arguments+=(-dry-run)
-[[ -z ${UNLOCK:-} ]] || arguments+=(-unlock)
+if asked DRY_RUN; then arguments+=(-dry-run); fi
+if asked UNLOCK; then arguments+=(-unlock); fi
 [[ -z ${GIT_URL:-} ]] || arguments+=(-git-url "$GIT_URL")
 if [[ $environment == dev && -z ${PULUMI_BACKEND_URL:-} ]]; then
   build_tools

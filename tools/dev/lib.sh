@@ -17,6 +17,15 @@ step() { printf '\n\033[1m==> %s\033[0m\n' "$*" >&2; }
 note() { printf '    %s\n' "$*" >&2; }
 die() { printf 'error: %s\n' "$*" >&2; exit 1; }
 
+# asked NAME   reports whether the variable asks for something: 1 or true do; 0, false and nothing do not.
+asked() {
+  case ${!1:-} in
+    1 | true) return 0 ;;
+    '' | 0 | false) return 1 ;;
+    *) die "$1 is '${!1}': allowed are 1, true, 0, false and nothing" ;;
+  esac
+}
+
 [[ $cluster =~ ^[a-z]([-a-z0-9]{0,30}[a-z0-9])?$ ]] ||
   die "HOLDFAST_CLUSTER is '$cluster': allowed are up to 32 lower case letters, digits and '-', beginning with a letter and not ending in '-'"
 

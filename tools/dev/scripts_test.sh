@@ -53,5 +53,58 @@ expect 'a changed group is built anew' 0 "$tmp/cache/tools/broken-" env HOLDFAST
 built=$(find "$tmp/cache/tools" -mindepth 1 -maxdepth 1 -name 'broken-*' | wc -l)
 expect 'the old build is kept for other checkouts' 0 '' test "$built" = 2
 
+# From here on the programs that the scripts start are stand-ins, which note what they are asked for.
+mkdir "$tmp/fake"
+stand_in() { { echo '#!/usr/bin/env bash' && cat; } >"$tmp/fake/$1" && chmod +x "$tmp/fake/$1"; }
+stand_in kubectl <<'END'
+if [[ $1 == version ]]; then echo '{"minor": "36"}'; else echo https://elsewhere; fi
+END
+stand_in pulumi <<'END'
+case "$*" in
+*'plugin ls'*) echo '[{"name":"kubernetes","kind":"resource","version":"4.25.0"}]' ;;
+*'stack export'*) cat "$FAKE/exported" ;;
+*) echo "pulumi $*" >>"$FAKE/asked" ;;
+esac
+END
+stand_in pulumi-language-go </dev/null
+stand_in handover <<'END'
+echo "handover $* backend=${PULUMI_BACKEND_URL%%:*}." | tee -a "$FAKE/asked"
+exit "${FAIL:-0}"
+END
+stand_in go <<'END'
+cp "$FAKE/handover" "$3" # go build -o FOLDER PACKAGE
+END
+with_fakes() { env -u KUBECONFIG -u PULUMI_BACKEND_URL PATH="$tmp/fake:$PATH" FAKE="$tmp/fake" "$@"; }
+
+move=("$tmp/tools/dev/handover.sh" -to gitops)
+for value in 0 false ''; do
+  expect "UNLOCK=$value takes no lock" 0 "-project $tmp -to gitops backend" with_fakes ENV=prod UNLOCK="$value" DRY_RUN="$value" "${move[@]}"
+done
+for value in 1 true; do
+  expect "UNLOCK=$value takes the lock" 0 '-to gitops -unlock backend' with_fakes ENV=prod UNLOCK="$value" "${move[@]}"
+done
+expect 'DRY_RUN=1 is a dry run' 0 '-to gitops -dry-run backend' with_fakes ENV=prod DRY_RUN=1 "${move[@]}"
+expect 'another UNLOCK is refused' 1 "UNLOCK is 'no': allowed are 1, true, 0, false" with_fakes ENV=prod UNLOCK=no "${move[@]}"
+
+home=$tmp/external/pulumi/$(echo https://elsewhere | sha256sum | cut -c1-8)
+touch "$tmp/kubeconfig"
+down() { with_fakes KUBECONFIG="$tmp/kubeconfig" HOLDFAST_STATE="$tmp/external" TENANT=a "$@" "$tmp/tools/dev/down.sh"; }
+# stack_of RESOURCE   is a stack of make up on a cluster elsewhere, with that in its state.
+stack_of() { rm -f "$tmp/fake/asked" && mkdir -p "$home" && touch "$home/Pulumi.dev.yaml" && echo "$1" >"$tmp/fake/exported"; }
+stack_of 'urn:pulumi:dev::holdfast::holdfast:index:GitOpsHandover::gitops'
+expect 'a stack that cannot be taken back is kept' 3 'from GitOps' down FAIL=3
+expect 'its state is kept' 0 '' test -f "$home/Pulumi.dev.yaml"
+rm "$tmp/fake/asked"
+expect 'down takes a stack back from GitOps' 0 'removed' down UNLOCK=1
+expect 'and destroys it so' 0 "handover -stack dev -project $tmp -to pulumi -destroy -unlock -config $home/Pulumi.dev.yaml backend=file." cat "$tmp/fake/asked"
+expect 'and asks for nothing else' 1 '' grep -v '^handover' "$tmp/fake/asked"
+expect 'and then removes its state' 1 '' test -e "$home"
+stack_of 'urn:pulumi:dev::holdfast::holdfast:index:Platform::holdfast'
+expect 'down destroys a stack that is all its own' 0 'removed' down
+expect 'by pulumi alone' 0 'pulumi --non-interactive destroy --yes' cat "$tmp/fake/asked"
+stack_of '' && rm "$tmp/fake/exported"
+expect 'a state that cannot be read is kept' 1 'nothing was removed' down
+expect 'and stays where it is' 0 '' test -f "$home/Pulumi.dev.yaml"
+
 printf '%d passed, %d failed\n' "$passed" "$failed"
 [[ $failed == 0 ]]
