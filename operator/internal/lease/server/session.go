@@ -50,9 +50,9 @@ type sessionStream struct {
 	wait    sync.WaitGroup
 
 	mu      sync.Mutex
-	holds   map[holdKey]*sessionHold
-	pending map[uint64]*sessionCall // the acquires that are not answered yet
-	closing bool                    // the client wants no more
+	holds   map[holdKey]*sessionHold // nil once the session is over
+	pending map[uint64]*sessionCall  // the acquires that are not answered yet
+	closing bool                     // the client wants no more
 }
 
 type holdKey struct {
@@ -135,20 +135,24 @@ func (ss *sessionStream) finish(stream grpc.ServerStreamingServer[leasev1.Sessio
 
 // end forgets the session. Its holds live on for their TTL.
 func (ss *sessionStream) end() {
-	for _, call := range ss.out.close() {
+	unheard := ss.out.close()
+	for _, call := range unheard {
 		call.call.GiveBack(call.reply)
 	}
 	ss.mu.Lock()
-	defer ss.mu.Unlock()
 	for _, call := range ss.pending {
-		if call.started != nil {
-			call.started.Cancel()
+		if call.started != nil && call.started.Cancel() {
+			unheard = append(unheard, call)
 		}
 	}
 	for key, h := range ss.holds {
 		ss.unfollow(key, h)
 	}
 	ss.holds = nil
+	ss.mu.Unlock()
+	for _, call := range unheard {
+		call.done()
+	}
 }
 
 func (ss *sessionStream) open(first *leasev1.SessionRequest) error {

@@ -40,7 +40,10 @@ type sessionCall struct {
 func (c *sessionCall) Receive(call *engine.Call, reply core.Reply) func() {
 	c.call, c.reply = call, reply
 	if !c.session.out.reply(c) {
-		go call.GiveBack(reply) // the session is over; this must not wait
+		go func() { // the session is over; this must not wait
+			call.GiveBack(reply)
+			c.done()
+		}()
 		return nil
 	}
 	return c.session.out.rouse
@@ -86,7 +89,11 @@ func (ss *sessionStream) startAcquire(id uint64, req *leasev1.AcquireRequest) {
 	}
 	ss.mu.Lock()
 	c.started = started
+	over := ss.holds == nil
 	ss.mu.Unlock()
+	if over && started.Cancel() { // end came before it could be cancelled
+		c.done()
+	}
 }
 
 // enter takes one of the places for releases, reads and attaches, if need be waiting for one, and returns false if the stream ended first.
