@@ -13,6 +13,9 @@ const (
 	// batchMessages and batchBytes bound what is sent as one message. gRPC clients take 4 MiB unless told otherwise.
 	batchMessages = 256
 	batchBytes    = 1 << 20
+	// outboxMost is from how many messages on, those that show a line counting for as many more as wait in it, the client's own messages
+	// have to wait: it reads slower than it asks.
+	outboxMost = 4096
 )
 
 // outbox holds messages, and replies to make messages of, until they are sent. Adding never waits: what the engine tells
@@ -21,16 +24,19 @@ type outbox struct {
 	// rouse wakes whoever sends, unless the outbox is corked.
 	rouse func()
 	wake  chan struct{}
+	// taken wakes the one who waits until it is not full.
+	taken chan struct{}
 
 	mu       sync.Mutex
 	messages []*leasev1.SessionResponse
+	lines    int // how many waiters the messages show
 	replies  []*sessionCall
 	closed   bool
 	corked   bool
 }
 
 func newOutbox() *outbox {
-	o := &outbox{wake: make(chan struct{}, 1)}
+	o := &outbox{wake: make(chan struct{}, 1), taken: make(chan struct{}, 1)}
 	o.rouse = func() {
 		o.mu.Lock()
 		corked := o.corked
@@ -62,6 +68,7 @@ func (o *outbox) cork(on bool) {
 func (o *outbox) add(m *leasev1.SessionResponse) {
 	o.mu.Lock()
 	o.messages = append(o.messages, m)
+	o.lines += len(m.GetGot().GetLease().GetQueue())
 	corked := o.corked
 	o.mu.Unlock()
 	if !corked {
@@ -84,8 +91,19 @@ func (o *outbox) take() ([]*leasev1.SessionResponse, []*sessionCall) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	messages, replies := o.messages, o.replies
-	o.messages, o.replies = nil, nil
+	o.messages, o.lines, o.replies = nil, 0, nil
+	select {
+	case o.taken <- struct{}{}:
+	default:
+	}
 	return messages, replies
+}
+
+// full says whether the client is to read before it asks for more.
+func (o *outbox) full() bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return len(o.messages)+o.lines+len(o.replies) >= outboxMost
 }
 
 // close takes no more replies, and returns those that have not been taken.

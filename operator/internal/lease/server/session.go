@@ -199,8 +199,26 @@ func (ss *sessionStream) receive(stream grpc.BidiStreamingServer[leasev1.Session
 	}
 }
 
+// awaitRoom stops reading from a client that does not read what it asked for, until there is room for more answers. What was
+// gathered goes on meanwhile.
+func (ss *sessionStream) awaitRoom() {
+	if !ss.out.full() {
+		return
+	}
+	ss.out.cork(false)
+	defer ss.out.cork(true)
+	for ss.out.full() {
+		select {
+		case <-ss.out.taken:
+		case <-ss.ctx.Done():
+			return
+		}
+	}
+}
+
 // handle handles one message, and says whether it was the last.
 func (ss *sessionStream) handle(req *leasev1.SessionRequest) (closed bool) {
+	ss.awaitRoom()
 	id := req.GetId()
 	switch m := req.GetMessage().(type) {
 	case *leasev1.SessionRequest_Heartbeat:
