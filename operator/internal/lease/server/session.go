@@ -22,8 +22,6 @@ import (
 const (
 	// sessionTick is how often a session looks at the deadlines of its holds.
 	sessionTick = 250 * time.Millisecond
-	// queueEvery is how often a waiting acquire is told its place, if it changed.
-	queueEvery = time.Second
 	// sessionCalls bounds the releases and attaches of one session under way, and sessionAcquires its acquires that wait.
 	sessionCalls    = 256
 	sessionAcquires = 10_000
@@ -95,6 +93,7 @@ func (s *Server) Session(stream grpc.BidiStreamingServer[leasev1.SessionRequest,
 	go func() { received <- ss.receive(stream) }()
 	go ss.watchDeadlines()
 	go ss.answerBeats()
+	go ss.tellPlaces()
 	for {
 		if err := ss.flush(stream); err != nil {
 			return err
@@ -284,33 +283,6 @@ func (ss *sessionStream) refuse(id uint64, err error) {
 	ss.send(id, &leasev1.SessionResponse{Message: &leasev1.SessionResponse_Refused{Refused: &leasev1.SessionRefused{
 		Code: st.GetCode(), Message: st.GetMessage(), Details: st.GetDetails(),
 	}}})
-}
-
-// tellPlace tells a waiting acquire its place in line whenever it has changed.
-func (ss *sessionStream) tellPlace(ctx context.Context, id uint64, name, requestID string) {
-	ticker := time.NewTicker(queueEvery)
-	defer ticker.Stop()
-	last := int32(0)
-	for {
-		got, err := ss.server.getFor(ctx, &leasev1.GetRequest{Name: name, IncludeQueue: true}, ss.caller)
-		if ctx.Err() != nil {
-			return
-		}
-		for i, w := range got.GetLease().GetQueue() {
-			if position := int32(i + 1); err == nil && w.GetRequestId() == requestID && position != last {
-				last = position
-				holds := got.GetLease().GetHolds()
-				ss.send(id, &leasev1.SessionResponse{Message: &leasev1.SessionResponse_Queued{Queued: &leasev1.SessionQueued{
-					QueuePosition: position, Holds: holds[:min(len(holds), 16)],
-				}}})
-			}
-		}
-		select {
-		case <-ticker.C:
-		case <-ctx.Done():
-			return
-		}
-	}
 }
 
 func (ss *sessionStream) releaseAll() {

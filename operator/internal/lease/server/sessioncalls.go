@@ -32,8 +32,9 @@ type sessionCall struct {
 	// The rest is only used by acquires, under the session's lock.
 	started   *engine.Call // call, as soon as it can be cancelled
 	cancelled bool
-	// stop ends the goroutine that makes the call elsewhere, stopTelling the one that tells its place in line; nil while there is none.
-	stop, stopTelling context.CancelFunc
+	// stop ends the goroutine that makes the call elsewhere; nil while there is none.
+	stop  context.CancelFunc
+	place int32 // in line, as last told; 0: not yet
 }
 
 // Receive implements engine.Receiver.
@@ -165,10 +166,8 @@ func (c *sessionCall) done() {
 	} else {
 		ss.mu.Lock()
 		delete(ss.pending, c.id)
-		for _, stop := range []context.CancelFunc{c.stop, c.stopTelling} {
-			if stop != nil {
-				stop()
-			}
+		if c.stop != nil {
+			c.stop()
 		}
 		ss.mu.Unlock()
 	}
@@ -301,18 +300,5 @@ func (c *sessionCall) cancel() {
 		stop()
 	case started != nil && started.Cancel():
 		c.refuse(context.Canceled)
-	}
-}
-
-// tellPlaces begins to tell the acquires that wait in line their places.
-func (ss *sessionStream) tellPlaces() {
-	ss.mu.Lock()
-	defer ss.mu.Unlock()
-	for _, c := range ss.pending {
-		if c.acquire.GetWait() != nil && c.stopTelling == nil {
-			var ctx context.Context
-			ctx, c.stopTelling = context.WithCancel(ss.ctx)
-			go ss.tellPlace(ctx, c.id, c.name, c.acquire.GetRequestId())
-		}
 	}
 }

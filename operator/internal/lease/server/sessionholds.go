@@ -212,7 +212,6 @@ func (ss *sessionStream) watchDeadlines() {
 		case <-ss.ctx.Done():
 			return
 		}
-		ss.tellPlaces()
 		if !away && ss.server.engine.Draining() {
 			away = true
 			ss.send(0, &leasev1.SessionResponse{Message: &leasev1.SessionResponse_GoAway{GoAway: &leasev1.SessionGoAway{

@@ -134,6 +134,32 @@ func TestSession(t *testing.T) {
 		assert.Equal(t, id, refused.GetId())
 		assert.Equal(t, int32(1), refused.GetRefused().GetCode(), "CANCELLED")
 	})
+	t.Run("many waiters for one name hear their places", func(t *testing.T) {
+		open := &leasev1.SessionOpen{Ttl: durationpb.New(time.Minute)}
+		holder := openSession(t, client, open)
+		token := holder.granted(holder.acquire("long", false)).GetToken()
+		s := openSession(t, client, open)
+		const many = 200
+		first := s.acquire("long", true)
+		for range many - 1 {
+			s.acquire("long", true)
+		}
+		places := map[uint64]int32{}
+		for len(places) < many {
+			queued := s.next()
+			places[queued.GetId()] = queued.GetQueued().GetQueuePosition()
+		}
+		for id, place := range places {
+			require.Equal(t, int32(id-first)+1, place)
+		}
+		_, err := client.Release(t.Context(), &leasev1.ReleaseRequest{Name: "long", Token: token})
+		require.NoError(t, err)
+		s.granted(first)
+		for moved := 1; moved < many; moved++ {
+			queued := s.until(func(r *leasev1.SessionResponse) bool { return r.GetQueued() != nil })
+			require.Equal(t, int32(queued.GetId()-first), queued.GetQueued().GetQueuePosition())
+		}
+	})
 	t.Run("a revocation is asked for, then made true", func(t *testing.T) {
 		s := openSession(t, client, &leasev1.SessionOpen{})
 		token := s.granted(s.acquire("wanted", false)).GetToken()
