@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net/http"
 	"os"
 	"sync"
 	"testing"
@@ -45,6 +46,8 @@ type world struct {
 	user   string
 	cache  *namespaces.Cache
 	gauges *prometheus.Registry
+
+	wrap func(http.RoundTripper) http.RoundTripper // nil: the API server answers as it does
 
 	mu    sync.Mutex
 	heard map[string]int // "add ns/name", "delete ns/name"
@@ -115,6 +118,9 @@ func (w *world) run(markers string, given ...string) {
 	w.Helper()
 	config := rest.CopyConfig(env.Config)
 	config.Impersonate = rest.ImpersonationConfig{UserName: w.user}
+	if w.wrap != nil {
+		config.Wrap(w.wrap)
+	}
 	httpClient, err := rest.HTTPClientFor(config)
 	require.NoError(w, err)
 	mapper, err := apiutil.NewDynamicRESTMapper(config, httpClient)

@@ -2,14 +2,11 @@ package namespaces
 
 import (
 	"context"
+	"errors"
 	"fmt"
-	"maps"
-	"slices"
-	"strings"
 	"sync"
 	"time"
 
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -19,11 +16,9 @@ import (
 	listers "k8s.io/client-go/listers/core/v1"
 	toolscache "k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 
 	"github.com/holdfast-io/holdfast/crds"
-	"github.com/holdfast-io/holdfast/operator/api/v1alpha1"
 )
 
 // retryAdjust is the time to the next try when a namespace could not be added, or is still needed.
@@ -100,15 +95,25 @@ func (c *Cache) follow(ctx context.Context) error {
 		return nil
 	}
 	var loaded sync.Once
+	told := false // whether it is known which namespaces were kept before
 	for {
 		again := time.NewTimer(retryAdjust)
+		var unknown error
+		if !told {
+			unknown = c.held(ctx)
+			told = unknown == nil
+		}
 		needed, err := c.adjust(ctx, markers.Lister())
-		if err != nil {
-			c.options.Log.Error(err, "a namespace cannot be added; it is tried again", "after", retryAdjust)
-		} else {
+		if ctx.Err() != nil {
+			again.Stop()
+			return nil
+		}
+		if err == nil {
 			loaded.Do(func() { close(c.loaded) })
 		}
-		if err == nil && !needed {
+		if failed := errors.Join(unknown, err); failed != nil {
+			c.options.Log.Error(failed, "a namespace cannot be added; it is tried again", "after", retryAdjust)
+		} else if !needed {
 			again.Stop()
 		}
 		select {
@@ -138,13 +143,20 @@ func (c *Cache) adjust(ctx context.Context, markers listers.ConfigMapLister) (ne
 	have := sets.KeySet(c.spaces)
 	c.mu.RUnlock()
 	for _, name := range sets.List(have.Difference(want)) {
-		if holder := c.holder(ctx, name); holder != "" {
+		holder, err := c.holder(ctx, name)
+		switch {
+		case ctx.Err() != nil:
+			return needed, nil
+		case err != nil:
+			needed = true
+			c.options.Log.Info("a namespace that is no longer to be watched is watched until it can be told what is in it", "namespace", name, "cause", err.Error())
+		case holder != "":
 			needed = true
 			c.options.Log.Info("a namespace that is no longer to be watched is watched until its finalizers are gone", "namespace", name, "object", holder)
-			continue
+		default:
+			c.drop(ctx, name)
+			c.options.Log.Info("a namespace is no longer watched", "namespace", name)
 		}
-		c.drop(name)
-		c.options.Log.Info("a namespace is no longer watched", "namespace", name)
 	}
 	for _, name := range sets.List(want.Difference(have)) {
 		if err := c.add(name); err != nil {
@@ -153,23 +165,6 @@ func (c *Cache) adjust(ctx context.Context, markers listers.ConfigMapLister) (ne
 		c.options.Log.Info("a namespace is watched", "namespace", name)
 	}
 	return needed, nil
-}
-
-// holder names an object of a namespace that has a finalizer of ours, or is empty.
-func (c *Cache) holder(ctx context.Context, name string) string {
-	c.mu.RLock()
-	s := c.spaces[name]
-	kinds := slices.Collect(maps.Values(c.kinds))
-	c.mu.RUnlock()
-	for _, each := range kinds {
-		for _, raw := range c.last(ctx, s, each.obj) {
-			obj, ok := raw.(client.Object)
-			if ok && slices.ContainsFunc(obj.GetFinalizers(), func(f string) bool { return strings.HasPrefix(f, v1alpha1.GroupVersion.Group+"/") }) {
-				return fmt.Sprintf("%T %s", obj, obj.GetName())
-			}
-		}
-	}
-	return ""
 }
 
 // add adds a namespace, with all that was asked of the others.
@@ -220,7 +215,7 @@ func (s *space) start(ctx context.Context) {
 }
 
 // drop takes a namespace out. To those who listen its objects are deleted: they will not hear of them again.
-func (c *Cache) drop(name string) {
+func (c *Cache) drop(ctx context.Context, name string) {
 	c.mu.Lock()
 	s := c.spaces[name]
 	delete(c.spaces, name)
@@ -235,34 +230,20 @@ func (c *Cache) drop(name string) {
 	c.mu.Unlock()
 	s.stop()
 	<-s.done
+	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
+	defer cancel()
 	for _, each := range kinds {
-		for _, obj := range c.last(context.Background(), s, each.obj) {
+		objects, err := c.last(ctx, s, each.obj)
+		if err != nil {
+			// It never had any, or the operator stops.
+			continue
+		}
+		for _, obj := range objects {
 			for _, handler := range handlers[each] {
 				handler.OnDelete(obj)
 			}
 		}
 	}
-}
-
-// last are the objects of a kind that a namespace has, or had when it was dropped.
-func (c *Cache) last(ctx context.Context, s *space, obj client.Object) []runtime.Object {
-	gvk, err := apiutil.GVKForObject(obj, c.base.Scheme)
-	if err != nil {
-		return nil
-	}
-	raw, err := c.base.Scheme.New(gvk.GroupVersion().WithKind(gvk.Kind + "List"))
-	if err != nil {
-		return nil
-	}
-	list, ok := raw.(client.ObjectList)
-	if !ok || s.cache.List(ctx, list) != nil {
-		return nil
-	}
-	items, err := meta.ExtractList(list)
-	if err != nil {
-		return nil
-	}
-	return slices.Clip(items)
 }
 
 // newInformer is what a namespace's cache makes informers by.

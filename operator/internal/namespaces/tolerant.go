@@ -47,12 +47,12 @@ func (t *tolerant) Watch(options metav1.ListOptions) (watch.Interface, error) {
 // ListWithContext implements toolscache.ListerWatcherWithContext.
 func (t *tolerant) ListWithContext(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
 	list, err := t.inner.ListWithContext(ctx, options)
-	if t.note(err) {
+	if t.note(err, false) {
 		return t.empty()
 	}
 	if apierrors.IsForbidden(err) && t.await(ctx, func() bool { return false }) {
 		list, err = t.inner.ListWithContext(ctx, options)
-		t.note(err)
+		t.note(err, false)
 	}
 	return list, err
 }
@@ -68,7 +68,10 @@ func (t *tolerant) WatchWithContext(ctx context.Context, options metav1.ListOpti
 		// The reflector lists instead.
 		return nil, err
 	}
-	t.note(err)
+	if streams {
+		return passOn(w, func() { t.note(nil, true) }), nil
+	}
+	t.note(err, true)
 	if apierrors.IsForbidden(err) {
 		return t.hold(ctx), nil
 	}
@@ -76,14 +79,17 @@ func (t *tolerant) WatchWithContext(ctx context.Context, options metav1.ListOpti
 }
 
 // note takes the outcome of a request, and tells whether it is a refusal before anything was seen. Errors of other kinds
-// say nothing about rights.
-func (t *tolerant) note(err error) (never bool) {
+// say nothing about rights. That the type can be read is only told once the informer has the objects, as one that watches
+// after a list has: before, who reads would find nothing, and take it for what is there.
+func (t *tolerant) note(err error, delivered bool) (never bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	switch {
 	case err == nil:
 		t.seen, t.blind = true, false
-		t.found()
+		if delivered {
+			t.found()
+		}
 	case apierrors.IsForbidden(err):
 		t.blind = true
 		t.lost(err)

@@ -99,3 +99,53 @@ func TestARightThatIsLostEmptiesNothing(t *testing.T) {
 	s.turn(false, "kept", "new")
 	until("it lists again", func() bool { return !is() && len(keys()) == 2 })
 }
+
+// A type counts as readable when the informer has its objects, and not when a request for them is granted.
+func TestReadableIsWhatTheInformerHas(t *testing.T) {
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	s := &source{refuses: true, names: []string{"there"}}
+	streamed := watch.NewRaceFreeFake()
+	changes := make(chan bool, 10) // whether it can be read
+	tolerates := &tolerant{
+		inner: &toolscache.ListWatch{ListWithContextFunc: s.list, WatchFuncWithContext: func(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
+			if options.SendInitialEvents != nil {
+				return streamed, nil
+			}
+			return s.watch(ctx, options)
+		}},
+		empty: func() (runtime.Object, error) { return &corev1.ConfigMapList{}, nil },
+		lost:  func(error) { changes <- false }, found: func() { changes <- true },
+		hint:  func() <-chan struct{} { return nil },
+		first: time.Hour, most: time.Hour,
+	}
+	refuse := func() {
+		s.turn(true)
+		_, err := tolerates.ListWithContext(ctx, metav1.ListOptions{})
+		require.NoError(t, err)
+		require.False(t, <-changes)
+	}
+	refuse()
+	w, err := tolerates.WatchWithContext(ctx, metav1.ListOptions{SendInitialEvents: new(true)})
+	require.NoError(t, err)
+	streamed.Add(&corev1.ConfigMap{})
+	require.Equal(t, watch.Added, (<-w.ResultChan()).Type)
+	streamed.Action(watch.Bookmark, &corev1.ConfigMap{})
+	require.Equal(t, watch.Bookmark, (<-w.ResultChan()).Type)
+	require.Empty(t, changes, "the stream has not told all yet")
+	streamed.Action(watch.Bookmark, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{metav1.InitialEventsAnnotationKey: "true"}}})
+	require.Empty(t, changes, "nobody has taken the end of the stream yet")
+	require.Equal(t, watch.Bookmark, (<-w.ResultChan()).Type)
+	require.True(t, <-changes)
+	w.Stop()
+	_, open := <-w.ResultChan()
+	require.False(t, open)
+
+	s.turn(false, "there")
+	_, err = tolerates.ListWithContext(ctx, metav1.ListOptions{})
+	require.NoError(t, err)
+	require.Empty(t, changes, "the informer has not taken the list yet")
+	_, err = tolerates.WatchWithContext(ctx, metav1.ListOptions{})
+	require.NoError(t, err)
+	require.True(t, <-changes)
+}
