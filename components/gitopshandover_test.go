@@ -2,6 +2,7 @@ package components_test
 
 import (
 	"fmt"
+	"iter"
 	"path"
 	"slices"
 	"strings"
@@ -214,42 +215,74 @@ func TestTheProjectsAllowWhatIsHandedOver(t *testing.T) {
 		if _, err := components.NewDevEtcd(ctx, "etcd", &components.DevEtcdArgs{Image: "etcd"}); err != nil {
 			return err
 		}
+		// What a space has beside a tenant's is for a self-service space, which is the platform's.
+		if _, err := components.NewTenantSpace(ctx, "space", &components.TenantSpaceArgs{
+			Tenant: "self", TokenReview: true, Limits: &components.TenantLimits{},
+			Team: []rbacv1.Subject{{Kind: rbacv1.GroupKind, APIGroup: rbacv1.GroupName, Name: "self-team"}},
+		}); err != nil {
+			return err
+		}
 		_, err := components.NewLeaseTenant(ctx, "search", &components.LeaseTenantArgs{
 			Tenant: "search", Service: v1alpha1.LeaseServiceSpec{EtcdEndpoints: []string{"http://etcd:2379"}},
-			Space: &components.TenantSpaceArgs{
-				Quota:       corev1.ResourceList{corev1.ResourcePods: resource.MustParse("3")},
-				TokenReview: true, Limits: &components.TenantLimits{},
-				Team: []rbacv1.Subject{{Kind: rbacv1.GroupKind, APIGroup: rbacv1.GroupName, Name: "search-team"}},
-			},
+			Space: &components.TenantSpaceArgs{Quota: corev1.ResourceList{corev1.ResourcePods: resource.MustParse("3")}},
 		})
 		return err
 	})
+	args := handoverArgs(components.GitOpsArgoCD)
+	args.Platform = append(args.Platform, components.DefaultDevEtcdNamespace, "self")
+	seen := map[string]int{}
+	for manifest, project := range projectsOf(t, args, made) {
+		require.True(t, allows(project, manifest.Object), "%s does not allow %s", project.Name, manifest.Path)
+		seen[project.Name]++
+	}
+	require.Len(t, seen, 2)
+
+	// A tenant that reviews tokens cannot be handed over, as the platform stack says before anything is begun.
+	made = record(t, func(ctx *pulumi.Context) error {
+		_, err := components.NewTenantSpace(ctx, "search", &components.TenantSpaceArgs{Tenant: "search", TokenReview: true})
+		return err
+	})
+	var refused []string
+	for manifest, project := range projectsOf(t, args, made) {
+		if !allows(project, manifest.Object) {
+			refused = append(refused, path.Base(manifest.Path))
+		}
+	}
+	require.Equal(t, []string{"10-clusterrolebinding-holdfast-token-review-search-search.yaml"}, refused)
+}
+
+// projectsOf goes through the manifests, each with the project of the Application that applies its folder.
+func projectsOf(t *testing.T, args *components.GitOpsHandoverArgs, made *stack) iter.Seq2[render.Manifest, render.Resource] {
+	t.Helper()
 	manifests, err := render.Manifests(made.resources)
 	require.NoError(t, err)
 	require.NotEmpty(t, manifests)
-	projects := handover(t, handoverArgs(components.GitOpsArgoCD))
-	for _, res := range made.resources {
-		if res.Fields == nil {
-			continue
+	projects := handover(t, args)
+	return func(yield func(render.Manifest, render.Resource) bool) {
+		for _, manifest := range manifests {
+			project := projects.find("AppProject", "gitops-project-platform")
+			if slices.Contains(args.Tenants, manifest.Folder()) {
+				project = projects.find("AppProject", "gitops-project-tenants")
+			} else {
+				require.Contains(t, append([]string{args.CRDs}, args.Platform...), manifest.Folder())
+			}
+			if !yield(manifest, project) {
+				return
+			}
 		}
-		project := projects.find("AppProject", "gitops-project-platform")
-		if namespace, name := at(res, "metadata", "namespace"), at(res, "metadata", "name"); namespace == "search" || name == "search" {
-			project = projects.find("AppProject", "gitops-project-tenants")
-		}
-		list := "namespaceResourceWhitelist"
-		if at(res, "metadata", "namespace") == nil {
-			list = "clusterResourceWhitelist"
-		}
-		require.True(t, allows(at(project, "spec", list), res), "%s does not allow %s %s", project.Name, res.Type, res.Name)
 	}
 }
 
-func allows(list any, res render.Resource) bool {
-	apiVersion, _ := res.Fields["apiVersion"].(string)
+func allows(project render.Resource, object map[string]any) bool {
+	list := "namespaceResourceWhitelist"
+	if metadata, _ := object["metadata"].(map[string]any); metadata["namespace"] == nil {
+		list = "clusterResourceWhitelist"
+	}
+	apiVersion, _ := object["apiVersion"].(string)
 	group := strings.TrimSuffix(path.Dir(apiVersion), ".")
-	allowed, _ := list.([]any)
+	allowed, _ := at(project, "spec", list).([]any)
 	return slices.ContainsFunc(allowed, func(item any) bool {
 		kind := item.(map[string]any)
-		return kind["group"] == group && (kind["kind"] == "*" || kind["kind"] == res.Fields["kind"])
+		return kind["group"] == group && (kind["kind"] == "*" || kind["kind"] == object["kind"])
 	})
 }
