@@ -97,7 +97,7 @@ func gitOpsSchema() *apiextensionsv1.JSONSchemaProps {
 // zooKeeperSchema refuses what the operator would not start with.
 func zooKeeperSchema() *apiextensionsv1.JSONSchemaProps {
 	return configschema.Object(nil, configschema.Properties{
-		"connectString":    configschema.Matching(zooKeeperServers+zooKeeperPath+"?$", "allowed are servers and a chroot, such as zk-0:2181,zk-1:2181/apps"),
+		"connectString":    configschema.Matching(zooKeeperServers+"("+zooKeeperPath+")?$", "allowed are servers and a chroot, such as zk-0:2181,zk-1:2181/apps"),
 		"credentialSecret": configschema.DNSLabel(configschema.MaxLabel),
 		"grants": configschema.List(configschema.Object([]string{"namespaces", "paths"}, configschema.Properties{
 			"namespaces": configschema.SomeOf(configschema.Matching(`^(\*|[a-z0-9]([-a-z0-9]*[a-z0-9])?)$`, `allowed is the name of a namespace, or "*" for every one`)),
