@@ -9,7 +9,8 @@ import (
 )
 
 // TenantLimits is what the LeaseServices of a namespace may ask for. The zero value keeps them to the operator's image
-// and to etcd keys of their own namespace.
+// and to etcd keys of their own namespace. No limits allow a priority class or tolerations: pods of a higher priority
+// evict those of others, and tolerations reach the nodes that are kept for others.
 type TenantLimits struct {
 	// Replicas of each. Nil: as many as the API allows.
 	Replicas *Range `json:"replicas,omitempty"`
@@ -29,6 +30,9 @@ type Range struct {
 	// Max is the most. Zero: no bound.
 	Max int32 `json:"max,omitempty"`
 }
+
+// leaveOut says what is allowed of a field that is the platform's own.
+const leaveOut = "leave it out"
 
 // LimitError says which field of a LeaseService's spec is outside of the limits.
 type LimitError struct {
@@ -63,6 +67,14 @@ func (l TenantLimits) Check(namespace string, spec *v1alpha1.LeaseServiceSpec) [
 	}
 	if spec.Etcd != nil && spec.Etcd.Prefix != "" && !strings.HasPrefix(spec.Etcd.Prefix, ownPrefix(namespace)) {
 		add("etcd.prefix", fmt.Sprintf("%q is not allowed; it must begin with %s", spec.Etcd.Prefix, ownPrefix(namespace)))
+	}
+	if scheduling := spec.Scheduling; scheduling != nil {
+		if scheduling.PriorityClassName != "" {
+			add("scheduling.priorityClassName", fmt.Sprintf("%q is not allowed; %s", scheduling.PriorityClassName, leaveOut))
+		}
+		if len(scheduling.Tolerations) > 0 {
+			add("scheduling.tolerations", "are not allowed; "+leaveOut)
+		}
 	}
 	return errs
 }

@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 
 	"github.com/holdfast-io/holdfast/components"
@@ -43,12 +44,17 @@ func TestLimitsNameTheFieldAndWhatIsAllowed(t *testing.T) {
 			v1alpha1.LeaseServiceSpec{
 				Replicas: 4, LeaseTTLSeconds: 1, Image: "registry.example.com/holdfast", EtcdEndpoints: []string{"https://etcd:2379", "http://mine:1"},
 				Etcd: &v1alpha1.LeaseServiceEtcd{Prefix: "/holdfast/apps-2/"},
+				Scheduling: &v1alpha1.LeaseServiceScheduling{
+					PriorityClassName: "system-node-critical", Tolerations: []corev1.Toleration{{Operator: corev1.TolerationOpExists}},
+				},
 			},
 			[]string{
 				"replicas: 4 is above 3, the most that the platform allows",
 				`image: "registry.example.com/holdfast" is not allowed; allowed: registry.example.com/holdfast/*, other:1`,
 				`etcdEndpoints[1]: "http://mine:1" is not allowed; allowed: https://etcd:2379`,
 				`etcd.prefix: "/holdfast/apps-2/" is not allowed; it must begin with /holdfast/apps/`,
+				`scheduling.priorityClassName: "system-node-critical" is not allowed; leave it out`,
+				"scheduling.tolerations: are not allowed; leave it out",
 			},
 		},
 	} {
@@ -75,7 +81,7 @@ func TestNoLimitsStillKeepTheImageAndTheKeys(t *testing.T) {
 func TestTenantSpaceForATeam(t *testing.T) {
 	team := []rbacv1.Subject{{Kind: "Group", APIGroup: rbacv1.GroupName, Name: "team-a"}}
 	s := recordSpace(t, components.TenantSpaceArgs{
-		Tenant: "team-a", Namespace: "apps", Team: team, Limits: &components.TenantLimits{},
+		Tenant: "team-a", Namespace: "apps", Team: team, Limits: &components.TenantLimits{Replicas: &components.Range{Max: 3}},
 	})
 	s.requireSound()
 	binding := s.find("RoleBinding", "team-a-team-rolebinding")
@@ -83,13 +89,27 @@ func TestTenantSpaceForATeam(t *testing.T) {
 	rules, _ := at(s.find("Role", "team-a-team-role"), "rules").([]any)
 	for _, rule := range rules {
 		require.NotContains(t, rule.(map[string]any)["resources"], "secrets", "a team reads no Secrets by this Role")
+		require.NotContains(t, rule.(map[string]any)["resources"], "zookeeperconfigs", "by which the operator would read them for it")
 		require.NotContains(t, rule.(map[string]any)["verbs"], "*")
 	}
-	policy, space := s.find("ValidatingAdmissionPolicy", "team-a-limits"), s.find("Namespace", "team-a-namespace")
-	require.Empty(t, policy.DeletedWith, "the limits have no namespace, and do not go with one")
-	require.NotContains(t, policy.Dependencies, space.URN)
-	require.Equal(t, map[string]any{"kubernetes.io/metadata.name": "apps"},
-		at(s.find("ValidatingAdmissionPolicyBinding", "team-a-limits-binding"), "spec", "matchResources", "namespaceSelector", "matchLabels"))
+	space := s.find("Namespace", "team-a-namespace")
+	for _, name := range []string{"team-a-limits", "team-a-scale-limits"} {
+		policy := s.find("ValidatingAdmissionPolicy", name)
+		require.Empty(t, policy.DeletedWith, "the limits have no namespace, and do not go with one")
+		require.NotContains(t, policy.Dependencies, space.URN)
+		spec := at(s.find("ValidatingAdmissionPolicyBinding", name+"-binding"), "spec")
+		require.Equal(t, at(policy, "metadata", "name"), spec.(map[string]any)["policyName"])
+		require.Equal(t, map[string]any{"kubernetes.io/metadata.name": "apps"},
+			at(s.find("ValidatingAdmissionPolicyBinding", name+"-binding"), "spec", "matchResources", "namespaceSelector", "matchLabels"))
+	}
+}
+
+func TestATeamManagesZooKeeperConfigsOnlyWhenAskedFor(t *testing.T) {
+	team := []rbacv1.Subject{{Kind: "Group", APIGroup: rbacv1.GroupName, Name: "team-a"}}
+	s := recordSpace(t, components.TenantSpaceArgs{Tenant: "team-a", Team: team, ZooKeeperConfigs: true, Limits: &components.TenantLimits{}})
+	require.Equal(t, []any{"leaseservices", "zookeeperconfigs"}, at(s.find("Role", "team-a-team-role"), "rules", 0, "resources"))
+	require.NotContains(t, s.names(), "kubernetes:admissionregistration.k8s.io/v1:ValidatingAdmissionPolicy team-a-scale-limits",
+		"no limits of replicas, nothing to hold a Scale to")
 }
 
 func TestTenantSpaceForNobodyHasNeitherRoleNorLimits(t *testing.T) {

@@ -14,36 +14,67 @@ import (
 )
 
 // limitObjects make the API server itself hold the limits of a namespace, whoever writes and with whatever tool.
+// The subresource scale, by which an autoscaler writes, has a policy of its own: its object is no LeaseService but a
+// Scale, on which an expression about another field than replicas fails.
 func limitObjects(namespace string, args *TenantSpaceArgs) []child {
 	if args.Limits == nil {
 		return nil
 	}
-	name := kube.Name(kube.MaxNameLength, "holdfast-limits", namespace)
-	meta := objectMeta("", name, tenantLabels(args.Tenant))
+	labels := tenantLabels(args.Tenant)
+	objects := limitPolicy(namespace, limitedResource{
+		child: "limits", meta: objectMeta("", kube.Name(kube.MaxNameLength, "holdfast-limits", namespace), labels),
+		resource: "leaseservices", operations: []admissionv1.OperationType{admissionv1.Create, admissionv1.Update},
+		validations: args.Limits.validations(namespace),
+	})
+	if validations := args.Limits.scaleValidations(); len(validations) > 0 {
+		objects = append(objects, limitPolicy(namespace, limitedResource{
+			child: "scale-limits", meta: objectMeta("", kube.Name(kube.MaxNameLength, "holdfast-scale-limits", namespace), labels),
+			resource: "leaseservices/scale", operations: []admissionv1.OperationType{admissionv1.Update},
+			validations: validations,
+		})...)
+	}
+	return objects
+}
+
+// limitedResource is a resource that a policy holds to limits.
+type limitedResource struct {
+	child       string
+	meta        metav1.ObjectMeta
+	resource    string
+	operations  []admissionv1.OperationType
+	validations []admissionv1.Validation
+}
+
+// limitPolicy is a policy, and the binding that puts it in effect in the namespace.
+func limitPolicy(namespace string, limited limitedResource) []child {
 	return []child{
-		{"limits", &admissionv1.ValidatingAdmissionPolicy{
+		{limited.child, &admissionv1.ValidatingAdmissionPolicy{
 			TypeMeta:   kube.Type(admissionv1.SchemeGroupVersion, "ValidatingAdmissionPolicy"),
-			ObjectMeta: meta,
+			ObjectMeta: limited.meta,
 			Spec: admissionv1.ValidatingAdmissionPolicySpec{
 				FailurePolicy: new(admissionv1.Fail),
 				MatchConstraints: &admissionv1.MatchResources{
 					ResourceRules: []admissionv1.NamedRuleWithOperations{{RuleWithOperations: admissionv1.RuleWithOperations{
-						Operations: []admissionv1.OperationType{admissionv1.Create, admissionv1.Update},
+						Operations: limited.operations,
 						Rule: admissionv1.Rule{
 							APIGroups: []string{v1alpha1.GroupVersion.Group}, APIVersions: []string{"*"},
-							Resources: []string{"leaseservices"}, Scope: new(admissionv1.NamespacedScope),
+							Resources: []string{limited.resource}, Scope: new(admissionv1.NamespacedScope),
 						},
 					}}},
 					MatchPolicy: new(admissionv1.Equivalent),
 				},
-				Validations: args.Limits.validations(namespace),
+				// What was made within older limits can still be labelled, and deleted: taking a finalizer away is an update.
+				MatchConditions: []admissionv1.MatchCondition{{
+					Name: "spec-changes", Expression: "request.operation == 'CREATE' || object.spec != oldObject.spec",
+				}},
+				Validations: limited.validations,
 			},
 		}},
-		{"limits-binding", &admissionv1.ValidatingAdmissionPolicyBinding{
+		{limited.child + "-binding", &admissionv1.ValidatingAdmissionPolicyBinding{
 			TypeMeta:   kube.Type(admissionv1.SchemeGroupVersion, "ValidatingAdmissionPolicyBinding"),
-			ObjectMeta: meta,
+			ObjectMeta: limited.meta,
 			Spec: admissionv1.ValidatingAdmissionPolicyBindingSpec{
-				PolicyName:        name,
+				PolicyName:        limited.meta.Name,
 				ValidationActions: []admissionv1.ValidationAction{admissionv1.Deny},
 				MatchResources: &admissionv1.MatchResources{
 					NamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{corev1.LabelMetadataName: namespace}},
@@ -57,11 +88,7 @@ func limitObjects(namespace string, args *TenantSpaceArgs) []child {
 func (l TenantLimits) validations(namespace string) []admissionv1.Validation {
 	var list []admissionv1.Validation
 	add := func(field, expression, allowed string) {
-		list = append(list, admissionv1.Validation{
-			Expression: expression,
-			Message:    fmt.Sprintf("spec.%s is outside of what the platform allows in this namespace: %s", field, allowed),
-			Reason:     new(metav1.StatusReasonForbidden),
-		})
+		list = append(list, limitValidation(field, expression, allowed))
 	}
 	addRange := func(field string, limit *Range) {
 		if expression, allowed := limit.cel("object.spec." + field); expression != "" {
@@ -78,7 +105,28 @@ func (l TenantLimits) validations(namespace string) []admissionv1.Validation {
 	add("etcd.prefix",
 		"!has(object.spec.etcd) || !has(object.spec.etcd.prefix) || object.spec.etcd.prefix == '' || object.spec.etcd.prefix.startsWith("+celText(ownPrefix(namespace))+")",
 		"it must begin with "+ownPrefix(namespace))
+	add("scheduling.priorityClassName",
+		"!has(object.spec.scheduling) || !has(object.spec.scheduling.priorityClassName) || object.spec.scheduling.priorityClassName == ''", leaveOut)
+	add("scheduling.tolerations",
+		"!has(object.spec.scheduling) || !has(object.spec.scheduling.tolerations) || size(object.spec.scheduling.tolerations) == 0", leaveOut)
 	return list
+}
+
+// scaleValidations are the limits of a Scale. One without replicas does not get here: the schema refuses zero.
+func (l TenantLimits) scaleValidations() []admissionv1.Validation {
+	expression, allowed := l.Replicas.cel("object.spec.replicas")
+	if expression == "" {
+		return nil
+	}
+	return []admissionv1.Validation{limitValidation("replicas", expression, allowed)}
+}
+
+func limitValidation(field, expression, allowed string) admissionv1.Validation {
+	return admissionv1.Validation{
+		Expression: expression,
+		Message:    fmt.Sprintf("spec.%s is outside of what the platform allows in this namespace: %s", field, allowed),
+		Reason:     new(metav1.StatusReasonForbidden),
+	}
 }
 
 func (r *Range) cel(value string) (expression, allowed string) {

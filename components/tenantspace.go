@@ -31,9 +31,12 @@ type TenantSpaceArgs struct {
 	// TokenReview lets the pods of the tenant's LeaseService ask the API server whose a ServiceAccount token is, as its
 	// spec.auth.tokenReview needs: a ClusterRoleBinding, which the operator cannot make.
 	TokenReview bool
-	// Team are the users, groups and ServiceAccounts who may manage the tenant's custom resources in the namespace
+	// Team are the users, groups and ServiceAccounts who may manage the tenant's LeaseServices in the namespace
 	// themselves. None: whoever has rights in the namespace already.
 	Team []rbacv1.Subject
+	// ZooKeeperConfigs lets the team manage ZooKeeperConfigs as well. By these it reads every Secret of its namespace,
+	// and writes to the operator's ensemble wherever the operator's grants let the namespace.
+	ZooKeeperConfigs bool
 	// Limits is what the LeaseServices in the namespace may ask for; the API server refuses others. Nil: no limits.
 	Limits *TenantLimits
 }

@@ -10,15 +10,16 @@ import (
 // teamName is the name of the objects that let a team keep its tenant by itself.
 const teamName = "holdfast-team"
 
-// teamObjects let the team manage the custom resources of its namespace, within limits, and see what becomes of them.
-// Nothing else: no Secrets, no Roles, nothing outside of the namespace.
+// teamObjects let the team manage the LeaseServices of its namespace, within limits, and see what becomes of them.
+// Nothing else: no Secrets, no Roles, nothing outside of the namespace; and no ZooKeeperConfigs unless asked for, since
+// by one of them the operator, who reads Secrets, writes a Secret's content to whatever ensemble the object names.
 func teamObjects(namespace string, args *TenantSpaceArgs) []child {
 	if len(args.Team) == 0 {
 		return nil
 	}
 	labels := tenantLabels(args.Tenant)
 	return []child{
-		{"team-role", role(objectMeta(namespace, teamName, labels), teamRules())},
+		{"team-role", role(objectMeta(namespace, teamName, labels), teamRules(args.ZooKeeperConfigs))},
 		{"team-rolebinding", &rbacv1.RoleBinding{
 			TypeMeta:   kube.Type(rbacv1.SchemeGroupVersion, "RoleBinding"),
 			ObjectMeta: objectMeta(namespace, teamName, labels),
@@ -28,12 +29,16 @@ func teamObjects(namespace string, args *TenantSpaceArgs) []child {
 	}
 }
 
-func teamRules() []rbacv1.PolicyRule {
+func teamRules(zooKeeperConfigs bool) []rbacv1.PolicyRule {
+	managed := []string{"leaseservices"}
+	if zooKeeperConfigs {
+		managed = append(managed, "zookeeperconfigs")
+	}
 	read := []string{"get", "list", "watch"}
 	group := []string{v1alpha1.GroupVersion.Group}
 	return []rbacv1.PolicyRule{
 		{
-			APIGroups: group, Resources: []string{"leaseservices", "zookeeperconfigs"},
+			APIGroups: group, Resources: managed,
 			Verbs: []string{"get", "list", "watch", "create", "update", "patch", "delete"},
 		},
 		{APIGroups: []string{""}, Resources: []string{"pods", "events", "services", "resourcequotas"}, Verbs: read},

@@ -16,14 +16,16 @@ import (
 
 // Space is a namespace for a team that keeps its tenants by itself, from a stack of its own (stacks/tenants).
 type Space struct {
-	Name            string                  `json:"name"`
-	Namespace       string                  `json:"namespace"`
-	CreateNamespace *bool                   `json:"createNamespace"`
-	Quota           corev1.ResourceList     `json:"quota"`
-	Team            []Subject               `json:"team"`
-	UseDevEtcd      bool                    `json:"useDevEtcd"`
-	EtcdEndpoints   []string                `json:"etcdEndpoints"`
-	Limits          components.TenantLimits `json:"limits"`
+	Name            string              `json:"name"`
+	Namespace       string              `json:"namespace"`
+	CreateNamespace *bool               `json:"createNamespace"`
+	Quota           corev1.ResourceList `json:"quota"`
+	Team            []Subject           `json:"team"`
+	// ZooKeeperConfigs lets the team manage these as well, and with them read the Secrets of its namespace.
+	ZooKeeperConfigs bool                    `json:"zookeeperConfigs"`
+	UseDevEtcd       bool                    `json:"useDevEtcd"`
+	EtcdEndpoints    []string                `json:"etcdEndpoints"`
+	Limits           components.TenantLimits `json:"limits"`
 }
 
 // Subject is somebody of a team, as RBAC knows them.
@@ -55,8 +57,9 @@ func selfServiceSchema(spec apiextensionsv1.JSONSchemaProps) apiextensionsv1.JSO
 			"name":      configschema.Text(maxSubjectName),
 			"namespace": configschema.DNSLabel(configschema.MaxLabel),
 		})),
-		"useDevEtcd":    configschema.Boolean(),
-		"etcdEndpoints": endpoints,
+		"zookeeperConfigs": configschema.Boolean(),
+		"useDevEtcd":       configschema.Boolean(),
+		"etcdEndpoints":    endpoints,
 		"limits": *configschema.Object(nil, configschema.Properties{
 			"replicas":        bounds(*spec.Properties["replicas"].Maximum),
 			"leaseTTLSeconds": bounds(maxTTLSeconds),
@@ -78,14 +81,14 @@ func checkSpaces(c *Config, namespaces map[string]string) []configschema.Problem
 		if len(problems) == before || space.Namespace != space.Name { // one problem for one mistake
 			problems = claim(problems, namespaces, path, "namespace", space.Namespace)
 		}
-		for _, problem := range space.check(c.DevEtcd != nil) {
+		for _, problem := range space.check(c) {
 			problems = append(problems, configschema.Problem{Path: configschema.Field(path, problem.Field), Message: problem.Message})
 		}
 	}
 	return problems
 }
 
-func (s *Space) check(hasDevEtcd bool) []components.LimitError {
+func (s *Space) check(c *Config) []components.LimitError {
 	var problems []components.LimitError
 	add := func(field, message string) {
 		problems = append(problems, components.LimitError{Field: field, Message: message})
@@ -93,8 +96,12 @@ func (s *Space) check(hasDevEtcd bool) []components.LimitError {
 	switch {
 	case s.UseDevEtcd && len(s.EtcdEndpoints) > 0:
 		add("useDevEtcd", "cannot be true together with etcdEndpoints; keep one of them")
-	case s.UseDevEtcd && !hasDevEtcd:
+	case s.UseDevEtcd && c.DevEtcd == nil:
 		add("useDevEtcd", "is true, but the stack has no devEtcd; configure holdfast:devEtcd or give etcdEndpoints")
+	}
+	if s.ZooKeeperConfigs && c.ZooKeeper != nil && c.ZooKeeper.ConnectString != "" && len(c.ZooKeeper.Grants) == 0 {
+		add("zookeeperConfigs", "is true, but zookeeper.grants is empty, by which the team could write the znodes of everybody "+
+			"in zookeeper.connectString; give each namespace its paths in holdfast:zookeeper.grants")
 	}
 	checkRange := func(field string, bounds *components.Range) {
 		if bounds != nil && bounds.Max > 0 && bounds.Min > bounds.Max {
@@ -138,6 +145,7 @@ func (d *deployment) deploySelfService() error {
 			OperatorNamespace: d.config.Namespace,
 			Quota:             space.Quota,
 			Team:              space.subjects(),
+			ZooKeeperConfigs:  space.ZooKeeperConfigs,
 			Limits:            new(space.limits(d.config)),
 		}, d.options(PlatformUnit, pulumi.DependsOn(d.before))...)
 		if err != nil {

@@ -33,6 +33,21 @@ func TestDeployPreparesSpaces(t *testing.T) {
 	require.Contains(t, fmt.Sprint(policy), "apps", "the tenants of the space reach the etcd that they get")
 }
 
+func TestZooKeeperConfigsOfASpace(t *testing.T) {
+	const space = `[{"name": "a", "team": [{"kind": "Group", "name": "a"}], "zookeeperConfigs": true}]`
+	for name, zookeeper := range map[string]string{
+		"ensembles of its own":     `{}`,
+		"grants in the operator's": `{"connectString": "zk-0:2181", "grants": [{"namespaces": ["a"], "paths": ["/a"]}]}`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			stack := recordStack(t, map[string]string{"zookeeper": zookeeper, "selfService": space})
+			require.Contains(t, fmt.Sprint(stack["Role space-a-team-role"].Fields["rules"]), "zookeeperconfigs")
+		})
+	}
+	stack := recordStack(t, map[string]string{"devEtcd": devEtcd, "selfService": aSpace})
+	require.NotContains(t, fmt.Sprint(stack["Role space-team-b-team-role"].Fields["rules"]), "zookeeperconfigs", "off by default")
+}
+
 func TestDeployExportsSpaces(t *testing.T) {
 	outputs := make(chan any, 1)
 	deploy := program(t, map[string]string{"devEtcd": devEtcd, "selfService": aSpace})
@@ -69,6 +84,10 @@ func TestParseConfigRefusesSpaces(t *testing.T) {
 		{"a namespace that a tenant has", `[{"name": "a", "namespace": "team-a", "team": [{"kind": "Group", "name": "a"}]}]`, []string{
 			`selfService[0] (a): namespace: "team-a" is taken by tenants[0] (team-a); each needs its own`,
 		}},
+		{"ZooKeeperConfigs in everybody's ensemble", `[{"name": "a", "team": [{"kind": "Group", "name": "a"}], "zookeeperConfigs": true}]`, []string{
+			"selfService[0] (a): zookeeperConfigs: is true, but zookeeper.grants is empty, by which the team could write the znodes of everybody " +
+				"in zookeeper.connectString; give each namespace its paths in holdfast:zookeeper.grants",
+		}},
 		{"bounds and images", `[{"name": "a", "team": [{"kind": "Group", "name": "a"}], "useDevEtcd": true,
 			"limits": {"replicas": {"min": 3, "max": 2}, "leaseTTLSeconds": {"max": 100000}, "images": ["*", "reg/*/x", "reg/*"]}}]`, []string{
 			"selfService[0] (a): limits.leaseTTLSeconds.max: 100000 is above the maximum 86400",
@@ -79,7 +98,9 @@ func TestParseConfigRefusesSpaces(t *testing.T) {
 		}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			_, err := platform.ParseConfig(values(map[string]string{"tenants": `[{"name": "team-a"}]`, "selfService": tc.spaces}), nil)
+			_, err := platform.ParseConfig(values(map[string]string{
+				"tenants": `[{"name": "team-a"}]`, "zookeeper": `{"connectString": "zk-0:2181"}`, "selfService": tc.spaces,
+			}), nil)
 			var configError *platform.ConfigError
 			require.ErrorAs(t, err, &configError)
 			var got []string
