@@ -15,7 +15,6 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/holdfast-io/holdfast/operator/internal/lease/core"
-	"github.com/holdfast-io/holdfast/operator/internal/lease/engine"
 	"github.com/holdfast-io/holdfast/operator/lease/leasev1"
 )
 
@@ -63,7 +62,7 @@ type sessionHold struct {
 	ttl   time.Duration
 	until core.Instant // certainly alive before it
 	// follower is set while the name is served here.
-	follower *engine.Follower
+	follower *follower
 	warned   bool
 	// asked is the revocation the client was told of.
 	asked string

@@ -3,6 +3,7 @@ package server
 import (
 	"context"
 	"errors"
+	"sync/atomic"
 	"time"
 
 	"google.golang.org/grpc/codes"
@@ -14,49 +15,78 @@ import (
 	"github.com/holdfast-io/holdfast/operator/lease/leasev1"
 )
 
+// follower hears what happens to a hold that is served here.
+type follower struct {
+	of *engine.Follower
+	// last is the last that it heard.
+	last atomic.Pointer[engine.Notice]
+}
+
 // keep takes a hold into the session and says so, in one step: no heartbeat that the client sends once it has heard of the
 // hold may leave it out, and no loss may be told before.
 func (ss *sessionStream) keep(key holdKey, ttl time.Duration, until core.Instant, message *leasev1.SessionResponse) {
-	follower := ss.follow(key)
+	f := ss.follow(key)
 	ss.mu.Lock()
 	defer ss.mu.Unlock()
 	if ss.holds == nil {
-		if follower != nil {
-			go ss.server.engine.Unfollow(follower)
+		if f != nil {
+			go ss.server.engine.Unfollow(f.of)
 		}
 		return
 	}
 	ss.unfollow(key, ss.holds[key]) // one that was granted or attached once more
-	ss.holds[key] = &sessionHold{ttl: ttl, until: until, follower: follower}
-	if follower == nil {
+	h := &sessionHold{ttl: ttl, until: until}
+	ss.holds[key] = h
+	if f == nil {
 		ss.server.elsewhere.add(key, ss)
+	} else {
+		ss.install(key, h, f)
 	}
 	ss.out.add(message)
 }
 
 // follow hears what happens to a hold if its name is served here; see elsewhereHolds for the others.
-func (ss *sessionStream) follow(key holdKey) *engine.Follower {
-	follower, err := ss.server.engine.Follow(key.name, key.token, func(n engine.Notice) {
-		switch {
-		case n.Moved:
-			// The engine holds a lock, and so may we in keep; this must not wait for either.
-			go ss.moved(key)
-		case n.Ended != 0:
-			go ss.ended(key, n.Ended, n.Revocation)
-		case n.Revocation != nil:
-			go ss.askBack(key, asked(n.Revocation))
+func (ss *sessionStream) follow(key holdKey) *follower {
+	f := &follower{}
+	of, err := ss.server.engine.Follow(key.name, key.token, func(n engine.Notice) {
+		if last := f.last.Load(); last == nil || last.Ended == 0 { // nothing matters after the end
+			f.last.Store(&n)
 		}
+		// The engine holds a lock, and so may we in keep; this must not wait for either.
+		go ss.heard(key, f, &n)
 	})
 	if err != nil {
 		return nil
 	}
-	return follower
+	f.of = of
+	return f
 }
 
-func (ss *sessionStream) moved(key holdKey) {
+// install lets a follower serve a hold. What it heard before, found no hold, so that is looked at once more. The lock is held.
+func (ss *sessionStream) install(key holdKey, h *sessionHold, f *follower) {
+	h.follower = f
+	if n := f.last.Load(); n != nil {
+		go ss.heard(key, f, n)
+	}
+}
+
+// heard acts on what a follower heard, maybe twice.
+func (ss *sessionStream) heard(key holdKey, f *follower, n *engine.Notice) {
+	switch {
+	case n.Moved:
+		ss.moved(key, f)
+	case n.Ended != 0:
+		ss.ended(key, n.Ended, n.Revocation)
+	case n.Revocation != nil:
+		ss.askBack(key, asked(n.Revocation))
+	}
+}
+
+// moved takes a follower out that will hear no more. Another may have been installed since.
+func (ss *sessionStream) moved(key holdKey, f *follower) {
 	ss.mu.Lock()
 	defer ss.mu.Unlock()
-	if h := ss.holds[key]; h != nil {
+	if h := ss.holds[key]; h != nil && h.follower == f {
 		h.follower = nil
 		ss.server.elsewhere.add(key, ss)
 	}
@@ -88,7 +118,7 @@ func (ss *sessionStream) unfollow(key holdKey, h *sessionHold) {
 	switch {
 	case h == nil:
 	case h.follower != nil:
-		ss.server.engine.Unfollow(h.follower)
+		ss.server.engine.Unfollow(h.follower.of)
 	default:
 		ss.server.elsewhere.remove(key, ss)
 	}
@@ -175,15 +205,16 @@ func (ss *sessionStream) renewed(key holdKey, until core.Instant, asked *leasev1
 	}
 	ss.mu.Unlock()
 	if follow {
-		follower := ss.follow(key)
+		f := ss.follow(key)
 		ss.mu.Lock()
-		if h := ss.holds[key]; h != nil && h.follower == nil && follower != nil {
-			h.follower, follower = follower, nil
+		if h := ss.holds[key]; h != nil && h.follower == nil && f != nil {
 			ss.server.elsewhere.remove(key, ss)
+			ss.install(key, h, f)
+			f = nil
 		}
 		ss.mu.Unlock()
-		if follower != nil {
-			ss.server.engine.Unfollow(follower)
+		if f != nil {
+			ss.server.engine.Unfollow(f.of)
 		}
 	}
 	if asked != nil {

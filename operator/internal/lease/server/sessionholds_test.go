@@ -5,9 +5,12 @@ import (
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/stretchr/testify/require"
 
+	"github.com/holdfast-io/holdfast/operator/internal/lease/clock"
 	"github.com/holdfast-io/holdfast/operator/internal/lease/core"
+	"github.com/holdfast-io/holdfast/operator/internal/lease/engine"
 )
 
 // A client takes the answer to a heartbeat for a renewal of all holds that it has not been told to be lost. So nobody may find
@@ -32,4 +35,48 @@ func TestALossIsToldBeforeAHeartbeatLeavesItOut(t *testing.T) {
 	require.Len(t, messages, 1)
 	require.NotNil(t, messages[0].GetLost())
 	require.Empty(t, ss.holds)
+}
+
+// A follower may hear its last before its hold is in the session. What it heard is acted on nevertheless, and only for the hold that
+// it was installed for.
+func TestAFollowerThatIsOverWhenItIsInstalled(t *testing.T) {
+	const patience = 20 * time.Second
+	kept, lost := holdKey{"n", 1}, holdKey{"n", 2}
+	server := &Server{engine: engine.New(engine.Options{Clock: clock.Now, Registry: prometheus.NewRegistry()})}
+	server.elsewhere = &elsewhereHolds{server: server, holds: map[holdKey]map[*sessionStream]struct{}{}}
+	ss := &sessionStream{server: server, out: newOutbox(), holds: map[holdKey]*sessionHold{}}
+	install := func(key holdKey, n engine.Notice) *follower {
+		f := &follower{of: &engine.Follower{}}
+		f.last.Store(&n)
+		ss.heard(key, f, &n) // too early
+		ss.mu.Lock()
+		defer ss.mu.Unlock()
+		ss.holds[key] = &sessionHold{}
+		ss.install(key, ss.holds[key], f)
+		return f
+	}
+	over := install(kept, engine.Notice{Moved: true})
+	require.Eventually(t, func() bool {
+		ss.mu.Lock()
+		defer ss.mu.Unlock()
+		return ss.holds[kept].follower == nil
+	}, patience, time.Millisecond, "it hears of the hold from elsewhere")
+	require.Contains(t, server.elsewhere.holds, kept)
+
+	next := &follower{}
+	ss.mu.Lock()
+	ss.install(kept, ss.holds[kept], next)
+	ss.mu.Unlock()
+	ss.moved(kept, over)
+	require.Same(t, next, ss.holds[kept].follower, "what the one before heard late is not about this one")
+
+	install(lost, engine.Notice{Notice: core.Notice{Ended: core.Expired}})
+	require.Eventually(t, func() bool {
+		ss.mu.Lock()
+		defer ss.mu.Unlock()
+		return ss.holds[lost] == nil
+	}, patience, time.Millisecond)
+	messages, _ := ss.out.take()
+	require.Len(t, messages, 1)
+	require.Equal(t, lost.token, messages[0].GetLost().GetToken())
 }
