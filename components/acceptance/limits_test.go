@@ -57,7 +57,10 @@ func TestTheAPIServerHoldsTheSameLimits(t *testing.T) {
 			spec.Etcd = &v1alpha1.LeaseServiceEtcd{Prefix: prefix}
 		}
 		spec.Scheduling = rapid.SampledFrom([]*v1alpha1.LeaseServiceScheduling{
-			nil, {}, {NodeSelector: map[string]string{"disk": "ssd"}}, {PriorityClassName: "system-node-critical"},
+			nil,
+			{},
+			{NodeSelector: map[string]string{"disk": "ssd"}},
+			{PriorityClassName: "system-node-critical"},
 			{Tolerations: []corev1.Toleration{{Operator: corev1.TolerationOpExists}}},
 		}).Draw(t, "scheduling")
 		problems, err := limits.Check(namespace, &spec), try(spec)
