@@ -140,6 +140,7 @@ func (s *selfService) checkRights(t *testing.T) {
 	}{
 		{[]string{"create", "leaseservices", "-n", teamSpace}, "yes"},
 		{[]string{"delete", "leaseservices", "-n", teamSpace}, "yes"},
+		{[]string{"create", "zookeeperconfigs", "-n", teamSpace}, "no"},
 		{[]string{"get", "pods", "-n", teamSpace}, "yes"},
 		{[]string{"get", "secrets", "-n", teamSpace}, "no"},
 		{[]string{"create", "pods", "-n", teamSpace}, "no"},
