@@ -191,6 +191,7 @@ func (s *Server) Stop(ctx context.Context) {
 		s.grpc.Stop()
 		<-stopped
 	}
+	s.elsewhere.end()
 	s.peers.keep(nil)
 }
 

@@ -40,6 +40,9 @@ func (i *identity) saw(revision int64) int64 {
 	return i.revision
 }
 
+// Seen implements Store.
+func (e *Etcd) Seen() int64 { return e.identity.saw(0) }
+
 // changed returns a channel that is closed when the store turns out to be another one than at this moment.
 func (i *identity) changed() <-chan struct{} {
 	i.mu.Lock()

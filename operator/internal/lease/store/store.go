@@ -193,4 +193,6 @@ type Store interface {
 	// the context ends. Shards is the number of shards. When the store is replaced, or is not as far as that revision, a snapshot
 	// follows that is marked as compacted.
 	Watch(ctx context.Context, shards int, target Target, after int64, pass func(Update) error) error
+	// Seen returns the newest revision that is known here without asking; 0: none is.
+	Seen() int64
 }
