@@ -19,6 +19,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -228,14 +229,9 @@ func (f *fixture) edit(name string, change func(*v1alpha1.ReleaseGuardSpec)) {
 
 func (f *fixture) eventually(what string, condition func() bool) {
 	f.Helper()
-	deadline := time.Now().Add(90 * time.Second)
-	for !condition() {
-		if time.Now().After(deadline) || f.ctx.Err() != nil {
-			f.Fatalf("never: %s\n%s", what, f.describe())
-		}
-		wait, cancel := context.WithTimeout(f.ctx, 20*time.Millisecond)
-		<-wait.Done()
-		cancel()
+	err := wait.PollUntilContextTimeout(f.ctx, 20*time.Millisecond, 90*time.Second, true, func(context.Context) (bool, error) { return condition(), nil })
+	if err != nil {
+		f.Fatalf("never: %s\n%s", what, f.describe())
 	}
 }
 

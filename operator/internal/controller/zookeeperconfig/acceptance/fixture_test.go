@@ -14,6 +14,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	v1alpha1 "github.com/holdfast-io/holdfast/operator/api/v1alpha1"
@@ -72,14 +73,9 @@ func (f *fixture) remove(name string) {
 
 func (f *fixture) eventually(what string, condition func() bool) {
 	f.Helper()
-	deadline := time.Now().Add(time.Minute)
-	for !condition() {
-		if time.Now().After(deadline) || f.ctx.Err() != nil {
-			f.Fatalf("never: %s\nobjects:\n%s", what, f.describe())
-		}
-		wait, cancel := context.WithTimeout(f.ctx, 5*time.Millisecond)
-		<-wait.Done()
-		cancel()
+	err := wait.PollUntilContextTimeout(f.ctx, 5*time.Millisecond, time.Minute, true, func(context.Context) (bool, error) { return condition(), nil })
+	if err != nil {
+		f.Fatalf("never: %s\nobjects:\n%s", what, f.describe())
 	}
 }
 
