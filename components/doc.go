@@ -6,6 +6,7 @@
 //   - [LeaseService] is the custom resource alone, typed.
 //   - [ZooKeeperConfig] is the custom resource alone, typed; [ZooKeeperConfigSet] is many of them, by path.
 //   - [ReleaseGuard] is the custom resource alone, typed: a release by rings of Argo CD's Applications.
+//   - [GitOpsHandover] is what Argo CD or Flux need to keep an environment as Git says.
 //   - [DevEtcd] is a single etcd for development.
 //
 // Arguments are plain Go values of the types that the operator uses itself. Every object has a fixed name, so what a
