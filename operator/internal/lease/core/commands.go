@@ -236,7 +236,7 @@ func (s *Shard) Transfer(now Instant, name string, token int64, to string, ticke
 		return
 	}
 	w := e.queue[i]
-	w.takeover = h
+	w.takeover, h.moving = h, true
 	w.movers = append(w.movers, ticket)
 	e.queue = slices.Insert(slices.Delete(e.queue, i, i+1), 0, w)
 	s.advance(now, e, out)

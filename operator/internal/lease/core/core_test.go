@@ -395,6 +395,36 @@ func TestTransferLeavesNoGap(t *testing.T) {
 	require.ErrorAs(t, r.replies[ticket].Err, &none)
 }
 
+// Whoever transfers a hold twice is not told that the first did it, when the second came before it; and that candidate waits on, in its place.
+func TestOnlyOneOfTwoTransfersHappens(t *testing.T) {
+	s := core.NewShard(0, time.Unix(0, 0), []core.Record{{Name: "n", Hold: core.Hold{Token: 1, Mode: core.Exclusive, TTL: time.Hour}, Revision: 1}})
+	var out core.Output
+	wait := func(now core.Instant, holder string, ticket core.Ticket) {
+		s.Acquire(now, core.AcquireRequest{Name: "n", Holder: holder, RequestID: holder, Mode: core.Exclusive, TTL: time.Second, Wait: true}, ticket, &out)
+	}
+	wait(1, "a", 1)
+	wait(2, "b", 2)
+	wait(3, "c", 3)
+	s.Change(4, "n", 1, []byte("v"), 4, &out) // both transfers come while this is being committed
+	s.Transfer(5, "n", 1, "b", 5, &out)
+	s.Transfer(6, "n", 1, "c", 6, &out)
+	s.Committed(7, "n", 2, &out)
+	s.Committed(8, "n", 3, &out)
+	replies := map[core.Ticket]core.Reply{}
+	for _, r := range out.Replies {
+		replies[r.Ticket] = r
+	}
+	require.NoError(t, replies[6].Err)
+	require.Equal(t, int64(3), replies[3].Result.(core.Grant).Hold.Token)
+	var over *core.NotHeldError
+	require.ErrorAs(t, replies[5].Err, &over)
+	out.Reset()
+	s.Release(9, "n", 3, 7, &out)
+	s.Committed(10, "n", 4, &out)
+	require.Equal(t, core.Ticket(7), out.Replies[0].Ticket)
+	require.Equal(t, core.Ticket(1), out.Replies[1].Ticket, "the one who has waited longest is next")
+}
+
 func TestForcedRevocationEndsAtItsDeadline(t *testing.T) {
 	r := newRun(t)
 	token := r.token(r.acquire(core.AcquireRequest{Holder: "a"}))

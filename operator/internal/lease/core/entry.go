@@ -32,6 +32,8 @@ type hold struct {
 	// ending is set once the end is decided. The hold still excludes others until that is committed.
 	ending EndReason
 	enders []ender
+	// moving says that its holder has asked to transfer it, maybe to more than one.
+	moving bool
 	// next is a change that waits for the flight before it; flying is one that is being committed.
 	next, flying *Hold
 	changers     []changer

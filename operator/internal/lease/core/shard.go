@@ -244,8 +244,28 @@ func (s *Shard) ended(now Instant, h *hold, revision int64, out *Output) {
 	for _, c := range h.changers {
 		out.fail(c.ticket, &NotHeldError{Name: e.name, Token: h.Token})
 	}
+	if h.moving {
+		h.stay(out)
+	}
 	if h.ending != Released {
 		out.Notices = append(out.Notices, Notice{Name: e.name, Token: h.Token, Ended: h.ending, Revocation: h.Revocation})
+	}
+}
+
+// stay fails the transfers of a hold that is over to those who still wait, since it went to another. They are put back where they were in line:
+// what they get in their turn is nothing that was transferred.
+func (h *hold) stay(out *Output) {
+	e := h.entry
+	for _, w := range slices.Clone(e.queue) {
+		if w.takeover != h {
+			continue
+		}
+		for _, t := range w.movers {
+			out.fail(t, &NotHeldError{Name: e.name, Token: h.Token})
+		}
+		w.takeover, w.movers = nil, nil
+		e.queue = slices.DeleteFunc(e.queue, func(other *waiter) bool { return other == w })
+		e.enqueue(w)
 	}
 }
 
