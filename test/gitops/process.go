@@ -8,12 +8,13 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"syscall"
 	"testing"
 	"time"
 
 	"k8s.io/apimachinery/pkg/util/wait"
+
+	"github.com/holdfast-io/holdfast/test/subprocess"
 )
 
 // startTimeout bounds the start of one process, on a machine that is busy with other tests.
@@ -42,11 +43,14 @@ func start(tb testing.TB, dir, name string, env []string, path string, args ...s
 	p.cmd = exec.Command(path, args...)
 	p.cmd.Dir, p.cmd.Env = dir, append(os.Environ(), env...)
 	p.cmd.Stdout, p.cmd.Stderr = output, output
-	// It must not outlive a test binary that is killed.
-	p.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Setpgid: true}
-	if err := p.launch(); err != nil {
+	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	if err := subprocess.Start(p.cmd); err != nil {
 		tb.Fatalf("start %s: %v", name, err)
 	}
+	go func() {
+		_ = p.cmd.Wait() // it is killed, always; its log says what went wrong before that
+		close(p.exited)
+	}()
 	tb.Cleanup(func() {
 		p.stop()
 		if tb.Failed() {
@@ -54,22 +58,6 @@ func start(tb testing.TB, dir, name string, env []string, path string, args ...s
 		}
 	})
 	return p
-}
-
-// launch starts the program from a thread that lasts as long as the process: Linux sends the signal of Pdeathsig when the
-// thread ends that started it, and Go ends threads that were in another network namespace.
-func (p *process) launch() error {
-	started := make(chan error)
-	go func() {
-		runtime.LockOSThread()
-		err := p.cmd.Start()
-		started <- err
-		if err == nil {
-			_ = p.cmd.Wait() // it is killed, always; its log says what went wrong before that
-			close(p.exited)
-		}
-	}()
-	return <-started
 }
 
 // stop kills the process and what it started. It does nothing to one that has ended.

@@ -16,7 +16,6 @@ type Proxy struct {
 	mu    sync.Mutex
 	cut   bool
 	conns map[net.Conn]struct{}
-	count int
 }
 
 // NewProxy starts a proxy to a server, which ends with the test.
@@ -56,13 +55,6 @@ func (p *Proxy) Restore() {
 	p.cut = false
 }
 
-// Attempts is the number of connections that clients have opened so far, the refused ones included.
-func (p *Proxy) Attempts() int {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.count
-}
-
 func (p *Proxy) accept() {
 	for {
 		client, err := p.listener.Accept()
@@ -77,7 +69,6 @@ func (p *Proxy) serve(client net.Conn) {
 	defer client.Close()
 	server, err := net.Dial("tcp", p.target)
 	if err != nil {
-		p.enter(nil)
 		return
 	}
 	defer server.Close()
@@ -98,14 +89,11 @@ func (p *Proxy) serve(client net.Conn) {
 func (p *Proxy) enter(conns ...net.Conn) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.count++
 	if p.cut {
 		return false
 	}
 	for _, conn := range conns {
-		if conn != nil {
-			p.conns[conn] = struct{}{}
-		}
+		p.conns[conn] = struct{}{}
 	}
 	return true
 }

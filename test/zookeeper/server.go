@@ -8,6 +8,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/holdfast-io/holdfast/test/subprocess"
 )
 
 // jars are what Debian's zookeeper.jar needs and its manifest leaves out, beside the jar itself.
@@ -79,9 +81,8 @@ func (s *Server) launch() error {
 	defer log.Close()
 	process := exec.Command("java", args...)
 	process.Stdout, process.Stderr = log, log
-	// The server must not outlive a test binary that is killed.
-	process.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Setpgid: true}
-	if err := process.Start(); err != nil {
+	process.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	if err := subprocess.Start(process); err != nil {
 		return fmt.Errorf("start java (tools/debian-packages.sh zookeeper installs it): %w", err)
 	}
 	exited := make(chan struct{})
