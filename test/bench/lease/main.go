@@ -113,22 +113,10 @@ func (o *options) publish(r *report) error {
 		errs = append(errs, r.write(o.output))
 	}
 	if o.page != "" {
-		errs = append(errs, o.publishTable(r))
+		errs = append(errs, marks.Write(o.page, r.table()))
 	}
 	fmt.Print(r.table())
 	return errors.Join(errs...)
-}
-
-func (o *options) publishTable(r *report) error {
-	page, err := os.ReadFile(o.page)
-	if err != nil {
-		return fmt.Errorf("write the table: %w", err)
-	}
-	next, err := r.replaceTable(string(page))
-	if err != nil {
-		return fmt.Errorf("write the table into %s: %w", o.page, err)
-	}
-	return os.WriteFile(o.page, []byte(next), 0o644)
 }
 
 // findPrograms builds the lease-service binary, unless there is one.

@@ -2,7 +2,6 @@ package main
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
 	"math"
 	"os"
@@ -13,6 +12,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/holdfast-io/holdfast/test/bench/page"
 )
 
 // unit is what a figure counts.
@@ -224,20 +225,8 @@ func (r *report) write(path string) error {
 	return os.WriteFile(path, append(data, '\n'), 0o644)
 }
 
-const (
-	tableBegin = "<!-- The table below is written by `make bench`. -->\n"
-	tableEnd   = "<!-- The table above is written by `make bench`. -->\n"
-)
-
-// replaceTable puts the report's table into a page between its two marks.
-func (r *report) replaceTable(page string) (string, error) {
-	before, rest, begins := strings.Cut(page, tableBegin)
-	_, after, ends := strings.Cut(rest, tableEnd)
-	if !begins || !ends {
-		return "", errors.New("the page has no marks for the table")
-	}
-	return before + tableBegin + r.table() + tableEnd + after, nil
-}
+// marks are what the table is between.
+var marks = page.Around("table")
 
 func (r *report) table() string {
 	var out strings.Builder

@@ -7,13 +7,12 @@ import (
 	"runtime"
 	"strings"
 	"time"
+
+	"github.com/holdfast-io/holdfast/test/bench/page"
 )
 
-// The page is written between these.
-const (
-	tableBegin = "<!-- The table of ZooKeeper below is written by `make bench`. -->\n"
-	tableEnd   = "\n<!-- The table of ZooKeeper above is written by `make bench`. -->"
-)
+// marks are what the table is between.
+var marks = page.Around("table of ZooKeeper")
 
 func (r *report) writeJSON(file string) error {
 	if file == "" {
@@ -31,24 +30,7 @@ func (r *report) writePage(o options) error {
 	if o.docs == "" {
 		return nil
 	}
-	content, err := os.ReadFile(o.docs)
-	if err != nil {
-		return err
-	}
-	next, err := withTable(string(content), r.table(o))
-	if err != nil {
-		return fmt.Errorf("write the table into %s: %w", o.docs, err)
-	}
-	return os.WriteFile(o.docs, []byte(next), 0o644) //nolint:gosec // the file is the one that whoever runs the benchmark names
-}
-
-func withTable(page, table string) (string, error) {
-	before, rest, found := strings.Cut(page, tableBegin)
-	_, after, ended := strings.Cut(rest, tableEnd)
-	if !found || !ended {
-		return "", fmt.Errorf("there is no table between %q and %q", strings.TrimSpace(tableBegin), strings.TrimSpace(tableEnd))
-	}
-	return before + tableBegin + table + tableEnd + after, nil
+	return marks.Write(o.docs, r.table(o)+"\n")
 }
 
 func (r *report) table(o options) string {
