@@ -37,6 +37,8 @@ type Resource struct {
 	RetainOnDelete bool
 	// DeletedWith is the URN of the resource that takes the object along when it goes, so that it is not deleted itself.
 	DeletedWith string
+	// BeforeDelete are the names of the hooks that run before the resource is deleted.
+	BeforeDelete []string
 	// Version is the version of the provider asked for; empty for a component.
 	Version string
 	// CreateTimeout is the time an update waits for a new object, such as "5m"; empty for the provider's default.
@@ -78,6 +80,7 @@ func (r *recorder) NewResource(args pulumi.MockResourceArgs) (string, resource.P
 		Dependencies:   slices.Sorted(slices.Values(rpc.GetDependencies())),
 		RetainOnDelete: rpc.GetRetainOnDelete(),
 		DeletedWith:    rpc.GetDeletedWith(),
+		BeforeDelete:   rpc.GetHooks().GetBeforeDelete(),
 		Version:        rpc.GetVersion(),
 		CreateTimeout:  rpc.GetCustomTimeouts().GetCreate(),
 	}

@@ -58,10 +58,12 @@ type deployment struct {
 
 	spaces map[string]*components.TenantSpace // by the tenant's name; those that are registered
 	before []pulumi.Resource                  // what custom resources depend on
+
+	objects []pulumi.Resource // all that have been registered
 }
 
 func (d *deployment) run() error {
-	for _, step := range []func() error{d.deployPlatform, d.deployGitOps, d.deploySpaces, d.deploySelfService, d.deployTenants} {
+	for _, step := range []func() error{d.deployPlatform, d.deployGitOps, d.deploySpaces, d.deploySelfService, d.deployTenants, d.guardDestroy} {
 		if err := step(); err != nil {
 			return err
 		}
@@ -106,12 +108,12 @@ func (d *deployment) deploySpaces() error {
 			ExistingNamespace: tenant.CreateNamespace != nil && !*tenant.CreateNamespace,
 			OperatorNamespace: d.config.Namespace,
 			Quota:             tenant.Quota,
-			TokenReview:       tenant.Auth != nil && tenant.Auth.TokenReview,
 		}, d.options(unit, pulumi.DependsOn(d.before))...)
 		if err != nil {
 			return err
 		}
 		d.spaces[tenant.Name] = space
+		d.objects = append(d.objects, space.Objects()...)
 	}
 	return nil
 }
@@ -127,13 +129,13 @@ func (d *deployment) deployPlatform() error {
 	if err != nil {
 		return err
 	}
-	d.before = append(d.before, platform.Objects()...)
+	d.add(platform.Objects())
 	if d.config.DevEtcd != nil {
 		etcd, err := components.NewDevEtcd(d.ctx, devEtcdName, devEtcdArgs(d.config), d.options(PlatformUnit)...)
 		if err != nil {
 			return err
 		}
-		d.before = append(d.before, etcd.Objects()...)
+		d.add(etcd.Objects())
 	}
 	d.ctx.Export("namespace", platform.Namespace)
 	d.ctx.Export("operatorImage", platform.OperatorImage)
@@ -152,9 +154,16 @@ func (d *deployment) deployGitOps() error {
 		return err
 	}
 	if !d.registered(PlatformUnit) {
-		d.before = append(d.before, handover.Objects()...)
+		d.add(handover.Objects())
+		return nil
 	}
+	d.objects = append(d.objects, handover.Objects()...)
 	return nil
+}
+
+// add notes objects that custom resources depend on.
+func (d *deployment) add(objects []pulumi.Resource) {
+	d.before, d.objects = append(d.before, objects...), append(d.objects, objects...)
 }
 
 // gitOpsArgs is nil when nothing is kept by Argo CD or Flux.
@@ -209,6 +218,7 @@ func (d *deployment) deployTenants() error {
 		if err != nil {
 			return err
 		}
+		d.objects = append(d.objects, made.Service)
 		tenants[tenant.Name] = pulumi.Map{"name": made.Name, "namespace": made.Namespace, "endpoint": made.Endpoint}
 	}
 	d.ctx.Export("tenants", tenants)
@@ -233,7 +243,12 @@ func platformArgs(config *Config) *components.PlatformArgs {
 		DeleteCRDs: config.CRDs.RetainOnDelete != nil && !*config.CRDs.RetainOnDelete,
 	}
 	for i := range config.Tenants {
-		args.TenantNamespaces = append(args.TenantNamespaces, config.Tenants[i].Namespace)
+		tenant := &config.Tenants[i]
+		args.TenantNamespaces = append(args.TenantNamespaces, tenant.Namespace)
+		if tenant.Auth != nil && tenant.Auth.TokenReview {
+			// Not the tenant's: whoever may change a tenant's folder in Git must not be able to give rights in the whole cluster.
+			args.TokenReviewers = append(args.TokenReviewers, components.TokenReviewer{Tenant: tenant.Name, Namespace: tenant.Namespace})
+		}
 	}
 	for i := range config.SelfService {
 		args.TenantNamespaces = append(args.TenantNamespaces, config.SelfService[i].Namespace)

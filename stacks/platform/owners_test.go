@@ -109,7 +109,7 @@ func TestUnitsInTransitAreRetainedAndSharedWithoutCascade(t *testing.T) {
 	for _, ownership := range []string{OwnershipPulumi, OwnershipGitOps} {
 		config := ownersConfig(t, ownership, ownership)
 		resources, folders := registered(t, config, Transit{Units: config.Units(), Shared: true})
-		require.Equal(t, append([]string{"a", "a", "b", "b", "dev-etcd", "gitops"}, "holdfast", "space-s"), componentNames(resources))
+		require.Equal(t, []string{"a", "a", "b", "b", "destroy-guard", "dev-etcd", "gitops", "holdfast", "space-s"}, componentNames(resources))
 		require.Len(t, folders, len(platformFolders)+2)
 		for _, res := range resources {
 			metadata, _ := res.Fields["metadata"].(map[string]any)
@@ -122,6 +122,50 @@ func TestUnitsInTransitAreRetainedAndSharedWithoutCascade(t *testing.T) {
 // retained are the components whose children are all retained: the engine hands the option down.
 func retained(resources []render.Resource) []string {
 	return componentNames(slices.DeleteFunc(slices.Clone(resources), func(res render.Resource) bool { return !res.RetainOnDelete }))
+}
+
+// A destroy without the program is refused by the engine while a resource of the state has a delete hook, and with it what is
+// deleted first is what everything else is needed for.
+func TestADestroyIsGuardedWhileItWouldLeaveObjectsBehind(t *testing.T) {
+	for _, tc := range []struct {
+		name, ownership, tenantA string
+		cascade                  bool
+		transit                  []Unit
+		guarded                  bool
+	}{
+		{"all is Pulumi's", OwnershipPulumi, OwnershipPulumi, false, nil, false},
+		{"all is GitOps'", OwnershipGitOps, OwnershipGitOps, false, nil, true},
+		{"one tenant is GitOps'", OwnershipPulumi, OwnershipGitOps, false, nil, true},
+		{"one tenant is Pulumi's", OwnershipGitOps, OwnershipPulumi, false, nil, true},
+		{"objects go with what keeps them", OwnershipGitOps, OwnershipGitOps, true, nil, false},
+		{"all is in transit", OwnershipPulumi, OwnershipPulumi, false, []Unit{PlatformUnit, TenantUnit("a"), TenantUnit("b")}, true},
+		{"all is in transit, and nothing cascades", OwnershipGitOps, OwnershipGitOps, true, []Unit{PlatformUnit, TenantUnit("a"), TenantUnit("b")}, true},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			config := ownersConfig(t, tc.ownership, tc.tenantA)
+			config.GitOps.Cascade = tc.cascade
+			resources, _ := registered(t, config, Transit{Units: tc.transit, Shared: len(tc.transit) > 0})
+			i := slices.IndexFunc(resources, func(res render.Resource) bool { return res.Name == destroyGuardName })
+			require.Equal(t, tc.guarded, i >= 0)
+			if !tc.guarded {
+				return
+			}
+			guard := resources[i]
+			require.Equal(t, []string{destroyHook}, guard.BeforeDelete)
+			for _, res := range resources {
+				if res.Fields != nil && !neededBy(resources, res.URN) {
+					require.Contains(t, guard.Dependencies, res.URN, "it could be deleted before the guard")
+				}
+			}
+		})
+	}
+}
+
+// neededBy reports whether another object depends on the one.
+func neededBy(resources []render.Resource, urn string) bool {
+	return slices.ContainsFunc(resources, func(res render.Resource) bool {
+		return res.Fields != nil && slices.Contains(res.Dependencies, urn)
+	})
 }
 
 func TestOneTenantInTransitLeavesTheOthersAlone(t *testing.T) {

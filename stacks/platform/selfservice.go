@@ -152,6 +152,7 @@ func (d *deployment) deploySelfService() error {
 			return err
 		}
 		made = append(made, component.Namespace)
+		d.objects = append(d.objects, component.Objects()...)
 	}
 	value, err := selfservice.Encode(spaces)
 	if err != nil {

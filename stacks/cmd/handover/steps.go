@@ -304,17 +304,10 @@ func (m *mover) writeOwner(file []byte, config *platform.Config) error {
 // settle makes certain that nothing goes with what keeps the objects.
 func (m *mover) settle(ctx context.Context, config *platform.Config) error {
 	if m.options.to == handover.Pulumi {
-		err := m.await(ctx, withdrawTimeout, func(ctx context.Context) ([]string, error) {
-			keepers, err := m.keepers(ctx, config)
-			keepers = slices.DeleteFunc(keepers, func(keeper live.Keeper) bool { return !keeper.Cascades })
-			for i := range keepers {
-				keepers[i].Name += " would delete what it keeps, and"
-			}
-			return keeperNames(keepers), err
-		})
-		if err != nil {
+		if err := m.spare(ctx, config); err != nil {
 			return err
 		}
+		defer m.letGo(ctx)()
 	}
 	return m.update(ctx, handover.StepSettle, config, platform.Transit{})
 }

@@ -2,14 +2,19 @@ package live
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
 // Keeper is what keeps one folder of Git in the cluster: an Application of Argo CD, or a Kustomization of Flux.
@@ -25,6 +30,9 @@ type Keeper struct {
 
 	object unstructured.Unstructured
 }
+
+// Object is the Application or Kustomization, as it was read.
+func (k *Keeper) Object() *unstructured.Unstructured { return &k.object }
 
 // ArgoKeepers reads the Applications in the namespace. Commit is the one that each should be in effect at.
 func (c *Cluster) ArgoKeepers(ctx context.Context, namespace, commit string) ([]Keeper, error) {
@@ -123,6 +131,37 @@ func (c *Cluster) Hurry(ctx context.Context, keeper Keeper, now time.Time) error
 		return c.Annotate(ctx, &keeper.object, "argocd.argoproj.io/refresh", "normal")
 	}
 	return c.Annotate(ctx, &keeper.object, "reconcile.fluxcd.io/requestedAt", now.UTC().Format(time.RFC3339Nano))
+}
+
+// keeperFinalizers are those by which Argo CD and Flux have a say in the deletion of their own objects. Argo CD has variants
+// of its one, with a "/" and the way to delete.
+var keeperFinalizers = []string{"resources-finalizer.argocd.argoproj.io", "finalizers.fluxcd.io"}
+
+// LetGo takes the finalizers of Argo CD and Flux off an object of theirs, unless it has changed since it was read.
+func (c *Cluster) LetGo(ctx context.Context, object *unstructured.Unstructured) error {
+	kept := othersFinalizers(object.GetFinalizers())
+	if len(kept) == len(object.GetFinalizers()) {
+		return nil
+	}
+	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{
+		"finalizers": kept, "resourceVersion": object.GetResourceVersion(),
+	}})
+	if err != nil {
+		return err
+	}
+	err = c.client.Patch(ctx, object, client.RawPatch(types.MergePatchType, patch))
+	// A change in between, or its end, is looked at the next time.
+	if err = client.IgnoreNotFound(err); err != nil && !apierrors.IsConflict(err) {
+		return fmt.Errorf("take the finalizers off %s: %w", Name(object.Object), err)
+	}
+	return nil
+}
+
+func othersFinalizers(finalizers []string) []string {
+	return slices.DeleteFunc(slices.Clone(finalizers), func(finalizer string) bool {
+		name, _, _ := strings.Cut(finalizer, "/")
+		return slices.Contains(keeperFinalizers, name)
+	})
 }
 
 func text(object *unstructured.Unstructured, path ...string) string {

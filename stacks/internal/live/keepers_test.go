@@ -51,3 +51,11 @@ func TestAKustomizationIsInEffectAtTheCommitOnly(t *testing.T) {
 		require.Contains(t, fluxWaiting(object, "abc"), want)
 	}
 }
+
+func TestFinalizersThatAreOthers(t *testing.T) {
+	require.Equal(t, []string{"example.com/a", "example.com/b"}, othersFinalizers([]string{
+		"finalizers.fluxcd.io", "example.com/a", "resources-finalizer.argocd.argoproj.io",
+		"resources-finalizer.argocd.argoproj.io/background", "example.com/b",
+	}))
+	require.Empty(t, othersFinalizers(nil))
+}

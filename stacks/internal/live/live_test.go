@@ -179,3 +179,29 @@ func TestReleaseMakesNothing(t *testing.T) {
 	require.NoError(t, w.cluster.Release(t.Context(), live.Pulumi(), configMap("never-made", nil, nil)))
 	require.Nil(t, w.get(configMap("never-made", nil, nil)))
 }
+
+func TestOnlyTheKeepersFinalizersAreTakenOff(t *testing.T) {
+	w := newWorld(t)
+	manifest := configMap("finalized", nil, nil)
+	// The API server lets objects of its own kinds have no other names than such.
+	const others, keepers = "example.com/still-needed", "resources-finalizer.argocd.argoproj.io/background"
+	manifest["metadata"].(map[string]any)["finalizers"] = []any{keepers, others}
+	w.apply("somebody", manifest)
+	stale := w.get(manifest)
+	manifest["data"] = map[string]any{"a": "b"}
+	w.apply("somebody", manifest)
+
+	require.NoError(t, w.cluster.LetGo(t.Context(), stale), "it is looked at again")
+	require.Equal(t, []string{keepers, others}, w.get(manifest).GetFinalizers(), "it has changed since it was read")
+	require.NoError(t, w.cluster.LetGo(t.Context(), w.get(manifest)))
+	after := w.get(manifest)
+	require.Equal(t, []string{others}, after.GetFinalizers())
+	require.NoError(t, w.cluster.LetGo(t.Context(), after.DeepCopy()))
+	require.Equal(t, after.GetResourceVersion(), w.get(manifest).GetResourceVersion(), "there was nothing to do")
+
+	w.apply("other", configMap("gone", nil, nil))
+	gone := w.get(configMap("gone", nil, nil))
+	gone.SetFinalizers([]string{keepers})
+	require.NoError(t, w.client.Delete(t.Context(), gone.DeepCopy()))
+	require.NoError(t, w.cluster.LetGo(t.Context(), gone))
+}
