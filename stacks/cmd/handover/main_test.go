@@ -1,6 +1,8 @@
 package main
 
 import (
+	"maps"
+	"slices"
 	"strings"
 	"testing"
 
@@ -86,6 +88,27 @@ func TestWhatIsRecorded(t *testing.T) {
 		}
 	}
 	require.Positive(t, retained, "CRDs are retained by default, whoever owns them")
+}
+
+func TestGitHoldsWhatIsRenderedAndNothingElse(t *testing.T) {
+	config, err := parse([]byte(stackFile))
+	require.NoError(t, err)
+	m := &mover{options: options{to: handover.GitOps}, units: []platform.Unit{platform.PlatformUnit, platform.TenantUnit("team-a")}}
+	require.NoError(t, m.record([]byte(stackFile), config))
+	files := maps.Clone(m.files)
+	files["team-b/foreign.yaml"], files["top.yaml"] = nil, nil
+	require.Empty(t, m.wrong(files), "what does not move is nobody's concern")
+
+	const service = "team-a/14-leaseservice-team-a.yaml"
+	files[service] = append(slices.Clone(files[service]), '\n')
+	delete(files, "holdfast-system/01-namespace-holdfast-system.yaml")
+	for _, name := range []string{"team-a/x.yaml", "team-a/x.json", "team-a/deep/er/x.yml", "crds/kustomization.yaml", "team-a/link"} {
+		files[name] = nil
+	}
+	require.Equal(t, []string{
+		"crds/kustomization.yaml is not rendered", "holdfast-system/01-namespace-holdfast-system.yaml is missing", service + " differs",
+		"team-a/deep/er/x.yml is not rendered", "team-a/link is not rendered", "team-a/x.json is not rendered", "team-a/x.yaml is not rendered",
+	}, m.wrong(files))
 }
 
 func TestAClusterThatIsNotKnownIsNotGuessed(t *testing.T) {

@@ -9,6 +9,7 @@ import (
 	"path"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
@@ -25,6 +26,7 @@ import (
 type mover struct {
 	options options
 	out     io.Writer
+	saying  sync.Mutex // two say something while what kept the objects is deleted
 	stack   *stack
 	cluster *live.Cluster
 
@@ -209,6 +211,19 @@ func (m *mover) checkGit(ctx context.Context, config *platform.GitOps) error {
 	if err != nil {
 		return err
 	}
+	wrong := m.wrong(files)
+	if len(wrong) > 0 {
+		return fmt.Errorf("%s at %s does not hold in %s what is rendered: run make render ENV=%s, commit and push\n  %s",
+			url, config.Revision, config.Path, m.options.stack, strings.Join(wrong, "\n  "))
+	}
+	m.commit = commit
+	m.say("Git: %s at %s is commit %s, and holds the %d manifests that are rendered", url, config.Revision, commit, len(m.files))
+	return nil
+}
+
+// wrong says where the files in Git are not those that are rendered. Besides, there may be none in the folders that move: it
+// would be applied too.
+func (m *mover) wrong(files gitsource.Files) []string {
 	var wrong []string
 	for name, content := range m.files {
 		if held, ok := files[name]; !ok {
@@ -218,22 +233,17 @@ func (m *mover) checkGit(ctx context.Context, config *platform.GitOps) error {
 		}
 	}
 	for name := range files {
-		if _, rendered := m.files[name]; !rendered && m.holds(path.Dir(name)) {
-			wrong = append(wrong, name+" is no longer rendered")
+		if _, rendered := m.files[name]; !rendered && m.holds(name) {
+			wrong = append(wrong, name+" is not rendered")
 		}
 	}
-	if len(wrong) > 0 {
-		slices.Sort(wrong)
-		return fmt.Errorf("%s at %s does not hold in %s what is rendered: run make render ENV=%s, commit and push\n  %s",
-			url, config.Revision, config.Path, m.options.stack, strings.Join(wrong, "\n  "))
-	}
-	m.commit = commit
-	m.say("Git: %s at %s is commit %s, and holds the %d manifests that are rendered", url, config.Revision, commit, len(m.files))
-	return nil
+	slices.Sort(wrong)
+	return wrong
 }
 
-// holds reports whether a folder is one of those that move.
-func (m *mover) holds(folder string) bool {
+// holds reports whether a file is in a folder of those that move, however deep.
+func (m *mover) holds(file string) bool {
+	folder, _, _ := strings.Cut(file, "/")
 	for name := range m.files {
 		if path.Dir(name) == folder {
 			return true
@@ -291,22 +301,29 @@ func (m *mover) owners(config *platform.GitOps) (former, next live.Owner) {
 	return keeper, live.Pulumi()
 }
 
-func (m *mover) say(format string, args ...any) { fmt.Fprintf(m.out, format+"\n", args...) }
+func (m *mover) say(format string, args ...any) {
+	m.saying.Lock()
+	defer m.saying.Unlock()
+	fmt.Fprintf(m.out, format+"\n", args...)
+}
 
 // finish proves that an ordinary update would change nothing.
 func (m *mover) finish(ctx context.Context) error {
-	_, config, err := m.read()
+	rest, err := m.remaining(ctx)
 	if err != nil {
 		return err
 	}
-	ops, err := m.stack.preview(ctx, m.options.file, deploy(config, platform.Transit{}))
-	if err != nil {
-		return err
-	}
-	for _, op := range ops {
-		if op.Kind != "same" && op.Kind != "read" && op.Kind != "refresh" {
-			return fmt.Errorf("pulumi preview would still %s %s", op.Kind, op.URN)
+	if len(rest) > 0 && !slices.ContainsFunc(rest, func(op handover.Op) bool { return op.Custom }) {
+		m.say("%d components without objects are left as an update that was killed had them: another update puts them right", len(rest))
+		if err := m.settleComponents(ctx); err != nil {
+			return err
 		}
+		if rest, err = m.remaining(ctx); err != nil {
+			return err
+		}
+	}
+	if len(rest) > 0 {
+		return fmt.Errorf("pulumi preview would still %s %s", rest[0].Kind, rest[0].URN)
 	}
 	m.say("done: %s is the owner of %d objects; pulumi preview shows no changes", m.options.to, len(m.manifests))
 	if m.options.destroy {
@@ -314,6 +331,26 @@ func (m *mover) finish(ctx context.Context) error {
 		return m.stack.destroy(ctx)
 	}
 	return nil
+}
+
+// remaining is what an ordinary update would do.
+func (m *mover) remaining(ctx context.Context) ([]handover.Op, error) {
+	_, config, err := m.read()
+	if err != nil {
+		return nil, err
+	}
+	ops, err := m.stack.preview(ctx, m.options.file, deploy(config, platform.Transit{}))
+	return slices.DeleteFunc(ops, func(op handover.Op) bool {
+		return op.Kind == "same" || op.Kind == "read" || op.Kind == "refresh"
+	}), err
+}
+
+func (m *mover) settleComponents(ctx context.Context) error {
+	_, config, err := m.read()
+	if err != nil {
+		return err
+	}
+	return m.stack.up(ctx, m.options.file, deploy(config, platform.Transit{}))
 }
 
 var errWaiting = errors.New("not yet")

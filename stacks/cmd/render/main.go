@@ -15,6 +15,7 @@ import (
 	"slices"
 
 	"github.com/holdfast-io/holdfast/components/render"
+	"github.com/holdfast-io/holdfast/stacks/internal/gitsource"
 	"github.com/holdfast-io/holdfast/stacks/platform"
 )
 
@@ -70,7 +71,7 @@ func run(o options) (int, error) {
 	return len(manifests), write(o.out, manifests)
 }
 
-// write makes the manifests the only YAML files under the folder: what is no longer rendered has to go, for a GitOps
+// write makes the manifests the only ones under the folder: what is no longer rendered has to go, for a GitOps
 // controller prunes by absence. A link that leads out of the folder is not followed.
 func write(out string, manifests []render.Manifest) (err error) {
 	if err := os.MkdirAll(out, 0o755); err != nil {
@@ -94,7 +95,7 @@ func write(out string, manifests []render.Manifest) (err error) {
 	return removeOthers(root, wanted)
 }
 
-// removeOthers removes the YAML files that are not wanted, and the folders that are empty then.
+// removeOthers removes the manifests and links that are not wanted, and the folders that are empty then.
 func removeOthers(root *os.Root, wanted []string) error {
 	var folders []string
 	err := fs.WalkDir(root.FS(), ".", func(name string, entry fs.DirEntry, err error) error {
@@ -103,7 +104,7 @@ func removeOthers(root *os.Root, wanted []string) error {
 			return err
 		case entry.IsDir() && name != ".":
 			folders = append(folders, name)
-		case path.Ext(name) == ".yaml" && !slices.Contains(wanted, name):
+		case (gitsource.IsManifest(name) || entry.Type() == fs.ModeSymlink) && !slices.Contains(wanted, name):
 			return root.Remove(name)
 		}
 		return nil

@@ -6,11 +6,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"os/exec"
 	"path"
-	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 )
@@ -21,7 +20,7 @@ const timeout = 2 * time.Minute
 // Files are the contents of files by path, relative to the folder they were read from, with slashes.
 type Files map[string][]byte
 
-// Remote reads the YAML files of a folder of a remote repository, and the commit that the revision (a branch, tag,
+// Remote reads the manifests in a folder of a remote repository, and the commit that the revision (a branch, tag,
 // reference or commit) stands for. A folder that is not there has no files.
 func Remote(ctx context.Context, url, revision, folder string) (files Files, commit string, err error) {
 	dir, err := os.MkdirTemp("", "holdfast-git.")
@@ -29,60 +28,70 @@ func Remote(ctx context.Context, url, revision, folder string) (files Files, com
 		return nil, "", err
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
-	for _, args := range [][]string{
-		{"init", "--quiet"}, {"fetch", "--quiet", "--depth", "1", url, revision}, {"checkout", "--quiet", "FETCH_HEAD"},
-	} {
+	for _, args := range [][]string{{"init", "--quiet", "--bare"}, {"fetch", "--quiet", "--depth", "1", url, revision}} {
 		if _, err := git(ctx, dir, args...); err != nil {
 			return nil, "", fmt.Errorf("read %s at %s: %w", url, revision, err)
 		}
 	}
-	commit, err = git(ctx, dir, "rev-parse", "HEAD")
+	commit, err = git(ctx, dir, "rev-parse", "FETCH_HEAD^{commit}")
 	if err != nil {
 		return nil, "", err
 	}
-	files, err = readYAML(os.DirFS(filepath.Join(dir, filepath.FromSlash(folder))))
-	return files, strings.TrimSpace(commit), err
+	commit = strings.TrimSpace(commit)
+	files, err = read(ctx, dir, commit, folder)
+	return files, commit, err
 }
 
-// Local reads the YAML files of a folder of the repository that dir is in, at a revision. The folder is relative to dir.
+// Local reads the manifests in a folder of the repository that dir is in, at a revision. The folder is relative to dir.
 func Local(ctx context.Context, dir, revision, folder string) (Files, error) {
 	// The revision is resolved first: git would take a misspelt one, and one that begins with "-", for something else.
 	commit, err := git(ctx, dir, "rev-parse", "--verify", "--quiet", "--end-of-options", revision+"^{commit}")
 	if err != nil {
 		return nil, fmt.Errorf("revision %q is not known to the repository of %s: %w", revision, dir, err)
 	}
-	commit = strings.TrimSpace(commit)
-	names, err := git(ctx, dir, "ls-tree", "-r", "-z", "--name-only", commit, "--", folder+"/")
+	return read(ctx, dir, strings.TrimSpace(commit), folder)
+}
+
+// read reads from the objects of Git, not from a work tree: what is checked out may be converted, and a link would be followed.
+func read(ctx context.Context, dir, commit, folder string) (Files, error) {
+	listing, err := git(ctx, dir, "ls-tree", "-r", "-z", commit, "--", folder+"/")
 	if err != nil {
 		return nil, err
 	}
 	files := Files{}
-	for name := range strings.SplitSeq(strings.TrimRight(names, "\x00"), "\x00") {
-		if path.Ext(name) != ".yaml" {
+	for line := range strings.SplitSeq(listing, "\x00") {
+		// "<mode> <type> <object>\t<path>"
+		attributes, name, ok := strings.Cut(line, "\t")
+		fields := strings.Fields(attributes)
+		if !ok || len(fields) != 3 {
+			continue // the end
+		}
+		mode, kind, object := fields[0], fields[1], fields[2]
+		if mode != modeLink && kind != "commit" && !IsManifest(name) {
 			continue
 		}
-		content, err := git(ctx, dir, "show", commit+":./"+name)
-		if err != nil {
-			return nil, err
+		content := ""
+		if kind == "blob" {
+			if content, err = git(ctx, dir, "cat-file", "blob", object); err != nil {
+				return nil, err
+			}
 		}
 		files[strings.TrimPrefix(name, folder+"/")] = []byte(content)
 	}
 	return files, nil
 }
 
-func readYAML(folder fs.FS) (Files, error) {
-	files := Files{}
-	err := fs.WalkDir(folder, ".", func(name string, entry fs.DirEntry, err error) error {
-		if errors.Is(err, fs.ErrNotExist) && name == "." {
-			return fs.SkipAll
-		}
-		if err != nil || entry.IsDir() || path.Ext(name) != ".yaml" {
-			return err
-		}
-		files[name], err = fs.ReadFile(folder, name)
-		return err
-	})
-	return files, err
+// modeLink is Git's mode of a symbolic link, whose content is where it points to. A link is read whatever it is called: it may
+// stand for a folder of manifests. So is a submodule, without content.
+const modeLink = "120000"
+
+// manifestSuffixes are those of the files that Argo CD or Flux apply, or that change how they read a folder: a
+// kustomization.yaml, a Chart.yaml, an .argocd-source.yaml among them.
+var manifestSuffixes = []string{".yaml", ".yml", ".json", ".jsonnet"}
+
+// IsManifest reports whether Argo CD or Flux may apply something because of a file of this name.
+func IsManifest(name string) bool {
+	return slices.Contains(manifestSuffixes, path.Ext(name)) || path.Base(name) == "Kustomization"
 }
 
 func git(ctx context.Context, dir string, args ...string) (string, error) {

@@ -15,31 +15,34 @@ import (
 func repository(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()
-	git := func(args ...string) {
-		cmd := exec.CommandContext(t.Context(), "git", args...)
-		cmd.Dir = dir
-		cmd.Env = append(os.Environ(), "GIT_CONFIG_GLOBAL=/dev/null", "GIT_CONFIG_NOSYSTEM=1",
-			"GIT_AUTHOR_NAME=t", "GIT_AUTHOR_EMAIL=t@t", "GIT_COMMITTER_NAME=t", "GIT_COMMITTER_EMAIL=t@t")
-		output, err := cmd.CombinedOutput()
-		require.NoErrorf(t, err, "git %v: %s", args, output)
-	}
-	write := func(name, content string) {
-		file := filepath.Join(dir, name)
-		require.NoError(t, os.MkdirAll(filepath.Dir(file), 0o755))
-		require.NoError(t, os.WriteFile(file, []byte(content), 0o600))
-	}
-	git("init", "--quiet", "--initial-branch", "main")
-	write("env/dev/a/x.yaml", "one\n")
-	write("env/dev/README.md", "not a manifest")
-	write("env/prod/a/x.yaml", "another\n")
-	git("add", "--all")
-	git("commit", "--quiet", "--message", "one")
-	git("tag", "v1")
-	write("env/dev/a/x.yaml", "two\n")
-	write("env/dev/b/y.yaml", "new\n")
-	git("add", "--all")
-	git("commit", "--quiet", "--message", "two")
+	git(t, dir, "init", "--quiet", "--initial-branch", "main")
+	write(t, filepath.Join(dir, "env/dev/a/x.yaml"), "one\n")
+	write(t, filepath.Join(dir, "env/dev/README.md"), "not a manifest")
+	write(t, filepath.Join(dir, "env/prod/a/x.yaml"), "another\n")
+	git(t, dir, "add", "--all")
+	git(t, dir, "commit", "--quiet", "--message", "one")
+	git(t, dir, "tag", "v1")
+	write(t, filepath.Join(dir, "env/dev/a/x.yaml"), "two\n")
+	write(t, filepath.Join(dir, "env/dev/b/y.yaml"), "new\n")
+	git(t, dir, "add", "--all")
+	git(t, dir, "commit", "--quiet", "--message", "two")
 	return dir
+}
+
+func git(t *testing.T, dir string, args ...string) {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), "git", args...)
+	cmd.Dir = dir
+	cmd.Env = append(os.Environ(), "GIT_CONFIG_GLOBAL=/dev/null", "GIT_CONFIG_NOSYSTEM=1",
+		"GIT_AUTHOR_NAME=t", "GIT_AUTHOR_EMAIL=t@t", "GIT_COMMITTER_NAME=t", "GIT_COMMITTER_EMAIL=t@t")
+	output, err := cmd.CombinedOutput()
+	require.NoErrorf(t, err, "git %v: %s", args, output)
+}
+
+func write(t *testing.T, file, content string) {
+	t.Helper()
+	require.NoError(t, os.MkdirAll(filepath.Dir(file), 0o755))
+	require.NoError(t, os.WriteFile(file, []byte(content), 0o600))
 }
 
 func TestBothReadAFolderAtARevision(t *testing.T) {
@@ -75,4 +78,42 @@ func TestARevisionThatIsNotThereIsAnError(t *testing.T) {
 	}
 	_, _, err := gitsource.Remote(t.Context(), dir, "v9", "env/dev")
 	require.ErrorContains(t, err, "v9")
+}
+
+// What Argo CD or Flux would apply as well, or read the folder otherwise for, is read, wherever below the folder it is.
+func TestWhateverMayBeAppliedIsRead(t *testing.T) {
+	dir := repository(t)
+	want := gitsource.Files{"a/x.yaml": []byte("two\n"), "b/y.yaml": []byte("new\n")}
+	for _, name := range []string{
+		"a/other.yml", "a/other.json", "a/other.jsonnet", "a/deep/er/other.yaml", "a/kustomization.yaml", "a/sub/Kustomization",
+		"a/.argocd-source.yaml", "top.yaml",
+	} {
+		write(t, filepath.Join(dir, "env/dev", name), "of "+name)
+		want[name] = []byte("of " + name)
+	}
+	for _, name := range []string{"a/README.md", "a/deep/notes.txt", "a/yaml", "a/script.sh"} {
+		write(t, filepath.Join(dir, "env/dev", name), "not one")
+	}
+	require.NoError(t, os.Symlink("../../prod/a", filepath.Join(dir, "env/dev/a/link")))
+	want["a/link"] = []byte("../../prod/a")
+	git(t, dir, "add", "--all")
+	git(t, dir, "commit", "--quiet", "--message", "more")
+
+	files, err := gitsource.Local(t.Context(), dir, "main", "env/dev")
+	require.NoError(t, err)
+	require.Equal(t, want, files)
+	files, _, err = gitsource.Remote(t.Context(), dir, "main", "env/dev")
+	require.NoError(t, err)
+	require.Equal(t, want, files)
+}
+
+// The content is that of Git, not what a checkout would make of it.
+func TestContentsAreThoseOfGit(t *testing.T) {
+	dir := repository(t)
+	write(t, filepath.Join(dir, "env/dev/.gitattributes"), "*.yaml text eol=crlf\n")
+	git(t, dir, "add", "--all")
+	git(t, dir, "commit", "--quiet", "--message", "attributes")
+	files, _, err := gitsource.Remote(t.Context(), dir, "main", "env/dev")
+	require.NoError(t, err)
+	require.Equal(t, "two\n", string(files["a/x.yaml"]))
 }
