@@ -61,7 +61,7 @@ type Leader struct {
 
 // Observe yields the leader of an election: the present one at once, then each new one and each new value, until the context ends
 // or the service refuses. Nobody leads while Candidate is empty. It carries on over broken connections without leaving out a
-// change.
+// change, unless it was away for so long that the store has compacted its history: then the present leader comes next.
 func (c *Client) Observe(ctx context.Context, election string) iter.Seq2[Leader, error] {
 	return func(yield func(Leader, error) bool) {
 		after := int64(0)

@@ -61,6 +61,7 @@ func (e *elections) Observe(req *leasev1.ObserveRequest, stream grpc.ServerStrea
 func observed(u store.Update) *leasev1.ObserveResponse {
 	out := &leasev1.ObserveResponse{Revision: u.Revision}
 	if u.Snapshot != nil {
+		out.Present = true
 		for i := range u.Snapshot.Leases {
 			if holds := u.Snapshot.Leases[i].Holds; len(holds) > 0 {
 				out.Leader = leader(&holds[0].Hold)
