@@ -16,6 +16,8 @@ const (
 	// outboxMost is from how many messages on, those that show a line counting for as many more as wait in it, the client's own messages
 	// have to wait: it reads slower than it asks.
 	outboxMost = 4096
+	// outboxBytes is from how many bytes of values on they have to, since there may be 64 KiB in each of the messages.
+	outboxBytes = 16 << 20
 )
 
 // outbox holds messages, and replies to make messages of, until they are sent. Adding never waits: what the engine tells
@@ -30,6 +32,7 @@ type outbox struct {
 	mu       sync.Mutex
 	messages []*leasev1.SessionResponse
 	lines    int // how many waiters the messages show
+	bytes    int // how long the values are that the messages show
 	replies  []*sessionCall
 	closed   bool
 	corked   bool
@@ -68,7 +71,12 @@ func (o *outbox) cork(on bool) {
 func (o *outbox) add(m *leasev1.SessionResponse) {
 	o.mu.Lock()
 	o.messages = append(o.messages, m)
-	o.lines += len(m.GetGot().GetLease().GetQueue())
+	if got := m.GetGot(); got != nil {
+		o.lines += len(got.GetLease().GetQueue())
+		for _, h := range got.GetLease().GetHolds() {
+			o.bytes += len(h.GetValue())
+		}
+	}
 	corked := o.corked
 	o.mu.Unlock()
 	if !corked {
@@ -91,7 +99,7 @@ func (o *outbox) take() ([]*leasev1.SessionResponse, []*sessionCall) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	messages, replies := o.messages, o.replies
-	o.messages, o.lines, o.replies = nil, 0, nil
+	o.messages, o.lines, o.bytes, o.replies = nil, 0, 0, nil
 	select {
 	case o.taken <- struct{}{}:
 	default:
@@ -103,7 +111,7 @@ func (o *outbox) take() ([]*leasev1.SessionResponse, []*sessionCall) {
 func (o *outbox) full() bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	return len(o.messages)+o.lines+len(o.replies) >= outboxMost
+	return len(o.messages)+o.lines+len(o.replies) >= outboxMost || o.bytes >= outboxBytes
 }
 
 // close takes no more replies, and returns those that have not been taken.

@@ -65,6 +65,20 @@ func TestTheOutboxIsBounded(t *testing.T) {
 	}
 }
 
+// Few messages may be as much as many.
+func TestLongValuesFillTheOutbox(t *testing.T) {
+	o := newOutbox()
+	for n := range outboxBytes / maxValue {
+		require.False(t, o.full(), "after %d", n)
+		o.add(&leasev1.SessionResponse{Message: &leasev1.SessionResponse_Got{Got: &leasev1.GetResponse{
+			Lease: &leasev1.Lease{Holds: []*leasev1.Hold{{Value: make([]byte, maxValue)}}},
+		}}})
+	}
+	require.True(t, o.full())
+	o.take()
+	require.False(t, o.full())
+}
+
 // A stream that ends is not held up by a client that does not read.
 func TestAFullOutboxEndsWithTheStream(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
