@@ -28,17 +28,28 @@ import (
 func TestDirected(t *testing.T) {
 	besideOthers(t)
 	c := startCluster(t)
-	t.Run("requests that arrive two TTLs late are refused by their token", func(t *testing.T) { lateRequests(t, c) })
-	t.Run("a paused holder's write is refused", func(t *testing.T) { pausedHolder(t, c) })
-	t.Run("a call under way to an owner that is paused is answered by the next", func(t *testing.T) { pausedOwner(t, c) })
-	t.Run("names lead nowhere else", func(t *testing.T) { escapes(t, c) })
-	t.Run("a watch that was away for a compaction begins anew", func(t *testing.T) { compactedWatch(t, c) })
-	t.Run("many clients die at once", func(t *testing.T) { massDeath(t, c) })
+	for _, test := range []struct {
+		name string
+		run  func(*testing.T, *lab.Cluster)
+	}{
+		{"requests that arrive two TTLs late are refused by their token", lateRequests},
+		{"a paused holder's write is refused", pausedHolder},
+		{"a call under way to an owner that is paused is answered by the next", pausedOwner},
+		{"names lead nowhere else", escapes},
+		{"a watch that was away for a compaction begins anew", compactedWatch},
+		{"many clients die at once", massDeath},
+	} {
+		t.Run(test.name, func(t *testing.T) { test.run(t, c) })
+		if t.Failed() { // the others would say no more about the service if it is the cluster that is broken
+			require.NoError(t, c.Repair(t.Context()))
+		}
+		require.NoError(t, c.Err())
+	}
 }
 
-func service(t *testing.T, address string) leasev1.LeaseServiceClient {
+func service(t *testing.T, c *lab.Cluster, address string) leasev1.LeaseServiceClient {
 	t.Helper()
-	conn, err := lab.Dial(address)
+	conn, err := lab.Dial(address, c.TLS())
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = conn.Close() })
 	return leasev1.NewLeaseServiceClient(conn)
@@ -60,10 +71,10 @@ func acquire(t *testing.T, s leasev1.LeaseServiceClient, name string) *leasev1.A
 func lateRequests(t *testing.T, c *lab.Cluster) {
 	slow, fast := c.Replicas[0], c.Replicas[1]
 	const name = "late/requests"
-	late, prompt := service(t, slow.Clients.Address()), service(t, fast.Clients.Address())
+	late, prompt := service(t, c, slow.Clients.Address()), service(t, c, fast.Clients.Address())
 	first := acquire(t, late, name)
 	require.NoError(t, slow.Clients.Delay(lab.Upstream, 2*load.TTL.Milliseconds(), 0))
-	defer slow.Clients.Heal()
+	defer func() { require.NoError(t, slow.Clients.Heal()) }()
 	var wg sync.WaitGroup
 	var keepErr, releaseErr error
 	var released *leasev1.ReleaseResponse
@@ -140,7 +151,7 @@ func pausedHolder(t *testing.T, c *lab.Cluster) {
 // the name by then; the client sees nothing but a longer time.
 func pausedOwner(t *testing.T, c *lab.Cluster) {
 	owner, other := c.Replicas[1], c.Replicas[0]
-	s := service(t, other.Clients.Address())
+	s := service(t, c, other.Clients.Address())
 	name := ""
 	for i := 0; name == ""; i++ {
 		require.Less(t, i, 1000, "the replica owns no name")
@@ -162,7 +173,7 @@ func pausedOwner(t *testing.T, c *lab.Cluster) {
 
 // Names are data: none of them leads out of the place where the service keeps its leases, or to more than one of them.
 func escapes(t *testing.T, c *lab.Cluster) {
-	s := service(t, c.Replicas[0].Clients.Address())
+	s := service(t, c, c.Replicas[0].Clients.Address())
 	for _, name := range []string{
 		"", "..", "../meta", "a/../b", "/", "//", "/a", "a/", "a//b", ".", "a/./b", "a#0", "#", "\x00", "a\x00", "a b", "é", string(make([]byte, 513)),
 	} {
@@ -187,7 +198,7 @@ func escapes(t *testing.T, c *lab.Cluster) {
 // A watcher is away while clients work and everything that they did is compacted. It gets a snapshot that says so, and then follows as before.
 func compactedWatch(t *testing.T, c *lab.Cluster) {
 	w := &world{Cluster: c, load: newLoad(c, 3<<32)}
-	watcher := load.NewWatcher(w.load.Addresses, w.load.Names[0].Prefix())
+	watcher := w.load.NewWatcher()
 	for away := range 3 {
 		watching, leave := context.WithCancel(t.Context())
 		left := make(chan struct{})
@@ -196,7 +207,9 @@ func compactedWatch(t *testing.T, c *lab.Cluster) {
 			watcher.Run(watching)
 		}()
 		w.load.First = 1000 * away
+		before := watcher.Revision()
 		require.NoError(t, w.startClients(t.Context(), false))
+		require.Eventually(t, func() bool { return watcher.Revision() > before }, 10*time.Second, 10*time.Millisecond, "it follows")
 		lab.Sleep(t.Context(), 500*time.Millisecond)
 		if away < 2 {
 			leave()
@@ -224,14 +237,21 @@ func massDeath(t *testing.T, c *lab.Cluster) {
 	}
 	w := &world{Cluster: c, load: newLoad(c, 2<<32)}
 	w.load.Raw, w.load.Leases, w.load.Sessions = 4, 0, 0
-	crowd, err := load.StartCrowd(w.load.Addresses, "crowd/", holds, ttl)
+	w.load.Candidates = 0
+	var direct []string // past the links, which have no part in this
+	for _, r := range c.Replicas {
+		direct = append(direct, r.Direct)
+	}
+	crowd, err := load.StartCrowd(direct, c.TLS(), "crowd/", holds, ttl)
 	require.NoError(t, err)
-	require.NoError(t, crowd.AwaitReady(t.Context()))
+	ctx, cancel := c.While(t.Context())
+	defer cancel()
+	require.NoError(t, crowd.AwaitReady(ctx))
 	require.NoError(t, w.startClients(t.Context(), false))
 	lab.Sleep(t.Context(), 3*time.Second)
 	died := history.Now()
 	require.NoError(t, crowd.Kill())
-	s := service(t, c.Replicas[0].Clients.Address())
+	s := service(t, c, c.Replicas[0].Clients.Address())
 	require.Eventually(t, func() bool {
 		got, err := s.List(t.Context(), &leasev1.ListRequest{Prefix: "crowd/", PageSize: 1})
 		return err == nil && len(got.GetLeases()) == 0

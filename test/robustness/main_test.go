@@ -29,14 +29,17 @@ var (
 
 func TestMain(m *testing.M) {
 	flag.Parse()
-	child, err := load.Child()
-	switch {
-	case err != nil:
-		fmt.Fprintln(os.Stderr, err)
-		os.Exit(1)
-	case !child:
-		os.Exit(m.Run())
+	for _, child := range []func() (bool, error){lab.Child, load.Child} {
+		is, err := child()
+		if err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		if is {
+			return
+		}
 	}
+	os.Exit(m.Run())
 }
 
 var binariesOnce = sync.OnceValues(func() (lab.Binaries, error) {
@@ -64,6 +67,11 @@ func besideOthers(t *testing.T) {
 // startCluster starts a cluster of three replicas that ends with the test.
 func startCluster(t *testing.T) *lab.Cluster {
 	t.Helper()
+	files := uint64(256)
+	if *long {
+		files = 1024
+	}
+	require.NoError(t, lab.RaiseFileLimit(files))
 	binaries, err := binariesOnce()
 	require.NoError(t, err)
 	began := time.Now()

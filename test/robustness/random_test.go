@@ -29,7 +29,15 @@ type outcome struct {
 	relists   int
 	// outage is the longest time in which no call about some name was answered.
 	outage time.Duration
+	// elections are those of the calls that campaign, lead and see who does.
+	elections int
+	// files, proxies and tests are the most that a replica, the proxies and this process had open at one time.
+	files, proxies, tests int
 }
+
+// mostFiles is how many files, connections included, a replica may have open: far more than its clients, the other replicas and etcd
+// need. A peer that is away must not make it open more.
+const mostFiles = 200
 
 // run lets clients work on a cluster while faults happen to it, repairs it, and checks what they saw.
 func run(ctx context.Context, c *lab.Cluster, number uint64, faults ...fault) (out outcome, err error) {
@@ -38,6 +46,9 @@ func run(ctx context.Context, c *lab.Cluster, number uint64, faults ...fault) (o
 			err = fmt.Errorf("run %d of seed %d, %s: %w", number, *seed, out.fault, err)
 		}
 	}()
+	ctx, cancel := c.While(ctx)
+	defer cancel()
+	c.Files()
 	w := &world{Cluster: c, load: newLoad(c, number)}
 	needsChild := false
 	for _, f := range faults {
@@ -46,8 +57,7 @@ func run(ctx context.Context, c *lab.Cluster, number uint64, faults ...fault) (o
 	}
 	watching, unwatch := context.WithCancel(ctx)
 	defer unwatch()
-	watcher := load.NewWatcher(w.load.Addresses, w.load.Names[0].Prefix())
-	go watcher.Run(watching)
+	followers := w.follow(watching)
 	if err := w.startClients(ctx, needsChild); err != nil {
 		return out, err
 	}
@@ -59,13 +69,18 @@ func run(ctx context.Context, c *lab.Cluster, number uint64, faults ...fault) (o
 		err = w.load.Probe(ctx)
 	}
 	h := w.load.Recorder.History()
-	out.count(h)
-	if err == nil {
-		err = watcher.Await(ctx, h)
+	for _, f := range followers {
+		if err == nil {
+			err = f.Await(ctx, h)
+		}
 	}
-	out.relists = watcher.Relists()
-	if bound := faults[0].bound; len(faults) == 1 && bound > 0 && out.outage > bound {
-		err = errors.Join(err, fmt.Errorf("calls about a name went without an answer for %s; at most %s is allowed", out.outage, bound))
+	if broken := c.Err(); broken != nil { // nothing else is worth to be told
+		return out, broken
+	}
+	out.count(h, w)
+	out.relists = followers[0].(*load.Watcher).Relists()
+	if len(faults) == 1 {
+		err = errors.Join(err, out.exceeded(faults[0]))
 	}
 	if violation := history.Check(h); violation != nil {
 		err = errors.Join(err, violation)
@@ -76,17 +91,61 @@ func run(ctx context.Context, c *lab.Cluster, number uint64, faults ...fault) (o
 	return out, err
 }
 
-func (o *outcome) count(h *history.History) {
+// follower sees what happens, and knows what it must have seen.
+type follower interface {
+	Run(ctx context.Context)
+	Await(ctx context.Context, h *history.History) error
+}
+
+// follow starts a watcher of all names, which comes first, and an observer of each election.
+func (w *world) follow(ctx context.Context) []follower {
+	all := []follower{w.load.NewWatcher()}
+	for _, o := range w.load.NewObservers() {
+		all = append(all, o)
+	}
+	for _, f := range all {
+		go f.Run(ctx)
+	}
+	return all
+}
+
+// exceeded says what a fault of its own must not lead to.
+func (o *outcome) exceeded(f fault) error {
+	var err error
+	if f.bound > 0 && o.outage > f.bound {
+		err = fmt.Errorf("calls about a name went without an answer for %s; at most %s is allowed", o.outage, f.bound)
+	}
+	if o.files > mostFiles {
+		err = errors.Join(err, fmt.Errorf("a replica had %d files open; at most %d are allowed", o.files, mostFiles))
+	}
+	return err
+}
+
+func (o *outcome) count(h *history.History, w *world) {
 	o.unknown = h.Unknown
+	files := w.Files()
+	for _, r := range w.Replicas {
+		o.files = max(o.files, files[r.Name])
+	}
+	o.proxies, o.tests = files[lab.FilesOfProxies], files[lab.FilesOfTests]
 	answered := map[string][]int64{}
 	for i := range h.Ops {
 		switch op := &h.Ops[i]; op.Kind {
 		case history.Read, history.Wrote, history.Fenced:
 			o.registers++
+		case history.Transferred, history.Proclaimed:
+			o.calls++
+			o.elections++
 		default:
 			o.calls++
 			answered[op.Name] = append(answered[op.Name], op.Return)
+			if op.Holder != "" {
+				o.elections++
+			}
 		}
+	}
+	for _, election := range w.load.Elections { // where somebody who leads may well be silent
+		delete(answered, election.Name)
 	}
 	for _, at := range answered {
 		slices.Sort(at)
@@ -144,8 +203,11 @@ func TestRandomFaults(t *testing.T) {
 				if err != nil {
 					t.Error(err)
 				}
-				t.Logf("run %d: %s, %d calls, %d of the register, %d unknown, longest without an answer %s",
-					number, out.fault, out.calls, out.registers, out.unknown, out.outage.Round(time.Millisecond))
+				t.Logf("run %d: %s, %d calls, %d of elections, %d of the register, %d unknown, longest without an answer %s, open files %d of a replica, %d of the proxies, %d here",
+					number, out.fault, out.calls, out.elections, out.registers, out.unknown, out.outage.Round(time.Millisecond), out.files, out.proxies, out.tests)
+				if c.Err() != nil {
+					return
+				}
 			}
 		})
 	}
@@ -179,9 +241,10 @@ func table(outcomes []outcome) string {
 	}
 	slices.SortFunc(rows, func(a, b *sum) int { return cmp.Compare(a.fault, b.fault) })
 	var b strings.Builder
-	fmt.Fprintf(&b, "%-32s %5s %9s %9s %8s %8s %10s", "fault", "runs", "calls", "register", "unknown", "relists", "no answer")
+	fmt.Fprintf(&b, "%-32s %5s %9s %9s %9s %8s %8s %10s %6s", "fault", "runs", "calls", "elections", "register", "unknown", "relists", "no answer", "files")
 	for _, s := range append(rows, total) {
-		fmt.Fprintf(&b, "\n%-32s %5d %9d %9d %8d %8d %10s", s.fault, s.runs, s.calls, s.registers, s.unknown, s.relists, s.outage.Round(time.Millisecond))
+		fmt.Fprintf(&b, "\n%-32s %5d %9d %9d %9d %8d %8d %10s %6d",
+			s.fault, s.runs, s.calls, s.elections, s.registers, s.unknown, s.relists, s.outage.Round(time.Millisecond), s.files)
 	}
 	return b.String()
 }
@@ -192,4 +255,6 @@ func (o *outcome) add(other outcome) {
 	o.unknown += other.unknown
 	o.relists += other.relists
 	o.outage = max(o.outage, other.outage)
+	o.elections += other.elections
+	o.files = max(o.files, other.files)
 }

@@ -35,6 +35,8 @@ type fault struct {
 var bounds = map[string]time.Duration{
 	// An etcd election, the wait for an answer that does not come any more, and a second to spare.
 	"etcd-leader-killed": 4500 * time.Millisecond,
+	// A connection that is broken thrice, and the back-off after handshakes that come between a certificate and its key.
+	"certificates-rotated": 3 * time.Second,
 }
 
 func allFaults() []fault {
@@ -73,14 +75,16 @@ type world struct {
 }
 
 func newLoad(c *lab.Cluster, number uint64) *load.Load {
-	names, raw := 12, 14
+	names, raw, elections := 12, 14, 2
 	if *long { // nobody else uses the machine then
-		names, raw = 24, 30
+		names, raw, elections = 24, 30, 4
 	}
-	leases := load.Names(fmt.Sprintf("run-%d-%d", *seed, number), names)
+	prefix := fmt.Sprintf("run-%d-%d", *seed, number)
+	leases := load.Names(prefix, names)
 	rec := history.NewRecorder(load.Capacities(leases))
 	l := &load.Load{
-		Names: leases, Recorder: rec, Registers: history.NewRegisters(rec), Raw: raw, Leases: 3, Sessions: 3, Seed: *seed<<32 + number,
+		TLS: c.TLS(), Names: leases, Elections: load.Elections(prefix, elections), Recorder: rec, Registers: history.NewRegisters(rec),
+		Raw: raw, Leases: 3, Sessions: 3, Candidates: 2 * elections, Seed: *seed<<32 + number,
 	}
 	for _, r := range c.Replicas {
 		l.Addresses = append(l.Addresses, r.Clients.Address())
@@ -92,7 +96,7 @@ func (w *world) startClients(ctx context.Context, withChild bool) error {
 	if withChild {
 		w.registers = httptest.NewServer(w.load.Registers.(*history.Registers))
 		others := *w.load
-		others.First, others.Seed, others.Raw = childClients, w.load.Seed+1<<63, 6
+		others.First, others.Seed, others.Raw, others.Candidates = childClients, w.load.Seed+1<<63, 6, 2
 		w.load.Raw -= others.Raw
 		var err error
 		if w.child, err = load.StartChild(&others, w.registers.URL); err != nil {

@@ -2,6 +2,7 @@ package history_test
 
 import (
 	"bytes"
+	"math"
 	"math/rand/v2"
 	"net/http/httptest"
 	"testing"
@@ -35,6 +36,26 @@ func value(kind history.Kind, call, ret, token, v int64) history.Op {
 	return history.Op{Kind: kind, Call: call, Return: ret, Token: token, Value: v}
 }
 
+func won(call, ret, token int64, holder, text string) history.Op {
+	o := granted(call, ret, token)
+	o.Holder, o.Text = holder, text
+	return o
+}
+
+func transferred(call, ret, former, token int64, to string) history.Op {
+	return history.Op{Kind: history.Transferred, Call: call, Return: ret, Former: former, Token: token, Weight: 1, Holder: to}
+}
+
+func proclaimed(call, ret, token int64, text string) history.Op {
+	return history.Op{Kind: history.Proclaimed, Call: call, Return: ret, Token: token, Text: text}
+}
+
+func leads(call, ret, token int64, holder, text string) history.Op {
+	o := seen(history.Viewed, call, ret, token)
+	o.Holder, o.Text = holder, text
+	return o
+}
+
 func check(capacity int32, voids map[int64]int64, ops ...history.Op) error {
 	rec := history.NewRecorder(map[string]int32{"n": capacity})
 	for token, from := range voids {
@@ -64,15 +85,53 @@ func TestExplainable(t *testing.T) {
 			granted(0, 10, 1), value(history.Read, 11, 12, 1, 0), value(history.Wrote, 13, 14, 1, 1),
 			granted(90, 110, 2), value(history.Read, 111, 112, 2, 1), value(history.Fenced, 113, 114, 1, 0), value(history.Wrote, 115, 116, 2, 2),
 		},
+		"a leader, its value, and another value": {
+			won(0, 10, 1, "a", "v"), leads(11, 12, 1, "a", "v"), proclaimed(20, 40, 1, "w"), leads(21, 39, 1, "a", "v"), leads(22, 30, 1, "a", "w"), leads(41, 42, 1, "a", "w"),
+		},
+		"a leader whose victory was seen before it heard of it": {won(0, 30, 1, "a", "v"), leads(10, 20, 1, "a", "v")},
+		"a transfer, and the next leader hears of it later": {
+			won(0, 10, 1, "a", "v"), transferred(20, 30, 1, 2, "b"), won(5, 50, 2, "b", "w"), leads(31, 40, 2, "b", "w"),
+		},
+		"a transfer to one whose answer was lost": {
+			won(0, 10, 1, "a", "v"), transferred(20, 30, 1, 2, "b"), leads(31, 40, 2, "b", "w"), leads(41, 42, 2, "b", "w"), won(50, 150, 3, "c", "x"),
+		},
 	} {
-		t.Run(name, func(t *testing.T) { require.NoError(t, check(1, nil, ops...)) })
+		t.Run(name, func(t *testing.T) { require.NoError(t, check(1, map[int64]int64{1: voidOf(ops)}, ops...)) })
 	}
+	t.Run("a proclamation of unknown outcome", func(t *testing.T) {
+		for _, settled := range []bool{false, true} {
+			rec := history.NewRecorder(nil)
+			rec.Open("n", 1)
+			if settled {
+				rec.Settled("n", 1)
+			}
+			for i, o := range []history.Op{won(0, 10, 1, "a", "v"), leads(20, 30, 1, "a", "w"), leads(31, 40, 1, "a", "w")} {
+				o.Name, o.Client = "n", i
+				rec.Add(o)
+			}
+			if err := history.Check(rec.History()); settled {
+				require.Error(t, err)
+			} else {
+				require.NoError(t, err)
+			}
+		}
+	})
 	t.Run("granted after a release of unknown outcome", func(t *testing.T) {
 		require.NoError(t, check(1, map[int64]int64{1: 20}, granted(0, 10, 1), granted(11, 25, 2)))
 	})
 	t.Run("three holds of three permits", func(t *testing.T) {
 		require.NoError(t, check(3, nil, granted(0, 10, 1), granted(0, 10, 2), granted(0, 10, 3), op(history.Released, 20, 30, 2), granted(31, 40, 4)))
 	})
+}
+
+// voidOf is when the first transfer was sent, from when on nothing is promised to the one who leads.
+func voidOf(ops []history.Op) int64 {
+	for _, o := range ops {
+		if o.Kind == history.Transferred {
+			return o.Call
+		}
+	}
+	return math.MaxInt64
 }
 
 func TestViolations(t *testing.T) {
@@ -98,9 +157,23 @@ func TestViolations(t *testing.T) {
 			granted(0, 10, 1), value(history.Read, 11, 12, 1, 0), value(history.Wrote, 13, 14, 1, 1), value(history.Wrote, 15, 16, 1, 1),
 		},
 		"refused by the register without reason": {granted(0, 10, 1), value(history.Fenced, 11, 12, 1, 0)},
+		"two leaders":                            {won(0, 10, 1, "a", "v"), won(20, 30, 2, "b", "w")},
+		"a leader with somebody else's name":     {won(0, 10, 1, "a", "v"), leads(11, 12, 1, "b", "v")},
+		"a value that came too early":            {won(0, 10, 1, "a", "v"), leads(11, 12, 1, "a", "w"), proclaimed(20, 30, 1, "w")},
+		"a value that is out of date":            {won(0, 10, 1, "a", "v"), proclaimed(11, 12, 1, "w"), leads(20, 30, 1, "a", "v")},
+		"a value that comes back":                {won(0, 10, 1, "a", "v"), proclaimed(11, 50, 1, "w"), leads(12, 20, 1, "a", "w"), leads(21, 30, 1, "a", "v")},
+		"a former leader proclaims":              {won(0, 10, 1, "a", "v"), won(20, 110, 2, "b", "w"), proclaimed(111, 120, 1, "x")},
+		"a transfer from one who does not lead":  {won(0, 10, 1, "a", "v"), op(history.Released, 11, 12, 1), transferred(20, 30, 1, 2, "b")},
+		"a transfer after which the former leads": {
+			won(0, 10, 1, "a", "v"), transferred(20, 30, 1, 2, "b"), won(5, 50, 2, "b", "w"), leads(31, 40, 1, "a", "v"),
+		},
+		"a transfer to one who heard before that it leads": {won(0, 10, 1, "a", "v"), won(5, 15, 2, "b", "w"), transferred(20, 30, 1, 2, "b")},
+		"a transfer to one who asked after that":           {won(0, 10, 1, "a", "v"), transferred(20, 30, 1, 2, "b"), won(40, 50, 2, "b", "w")},
+		"a transfer that somebody else got":                {won(0, 10, 1, "a", "v"), transferred(20, 30, 1, 2, "b"), won(5, 50, 2, "c", "w")},
+		"nobody leads after a transfer":                    {won(0, 10, 1, "a", "v"), transferred(20, 30, 1, 2, "b"), won(5, 50, 2, "b", "w"), seen(history.Viewed, 51, 52)},
 	} {
 		t.Run(name, func(t *testing.T) {
-			err := check(1, nil, ops...)
+			err := check(1, map[int64]int64{1: voidOf(ops)}, ops...)
 			var violation *history.ViolationError
 			require.ErrorAs(t, err, &violation)
 			assert.False(t, violation.Undecided)
@@ -154,6 +227,11 @@ func TestARemoteHistory(t *testing.T) {
 	remote.Add(history.Op{Name: "n", Kind: history.Granted, Return: 10, Token: 1, Weight: 1, Until: ttl})
 	remote.Void("n", 1, 20)
 	remote.Unknown()
+	remote.Void("n", 3, 20)
+	remote.Valid("n", 3)
+	remote.Open("n", 4)
+	remote.Open("n", 4)
+	remote.Settled("n", 4)
 	require.NoError(t, remote.Err())
 	whole := wire.Len()
 	remote.Add(history.Op{Name: "n", Kind: history.Granted, Call: 30, Return: 40, Token: 2, Weight: 1})
@@ -164,6 +242,7 @@ func TestARemoteHistory(t *testing.T) {
 	assert.Len(t, h.Ops, 1)
 	assert.Equal(t, map[int64]int64{1: 20}, h.Voids["n"])
 	assert.Equal(t, 1, h.Unknown)
+	assert.Equal(t, map[int64]int{4: 1}, h.Open["n"])
 }
 
 func TestRegisters(t *testing.T) {

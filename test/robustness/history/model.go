@@ -25,6 +25,9 @@ type hold struct {
 	weight int32
 	// until is when it may end by itself at the earliest, and void from when on a release may have ended it.
 	until, void int64
+	// holder is whose it is, in an election, if that is known, and text what it proclaims, if told says that this is known.
+	holder, text string
+	told         bool
 }
 
 // certain says that a hold is alive at an instant, whatever happened unseen before.
@@ -49,7 +52,7 @@ type rules struct {
 func model(name string, h *History) porcupine.Model {
 	r := &rules{name: name, capacity: max(1, h.Capacity[name]), history: h, granted: map[int64]bool{}}
 	for i := range h.Ops {
-		if h.Ops[i].Kind == Granted {
+		if h.Ops[i].Kind == Granted || h.Ops[i].Kind == Transferred {
 			r.granted[h.Ops[i].Token] = true
 		}
 	}
@@ -86,7 +89,11 @@ func (s state) String() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "latest token %d, register %d guarded by %d, holds", s.latest, s.value, s.high)
 	for _, h := range s.holds {
-		fmt.Fprintf(&b, " [%d of weight %d until %.6f]", h.token, h.weight, float64(h.until)/1e9)
+		fmt.Fprintf(&b, " [%d of weight %d until %.6f", h.token, h.weight, float64(h.until)/1e9)
+		if h.holder != "" {
+			fmt.Fprintf(&b, " %q: %q", h.holder, h.text)
+		}
+		b.WriteString("]")
 	}
 	return b.String()
 }
@@ -121,6 +128,10 @@ func (r *rules) step(s *state, op *Op) bool {
 		return ok
 	case Fenced:
 		return op.Token < s.high
+	case Transferred:
+		return r.has(s, op.Former) && r.drop(s, op.Former) && r.grant(s, op)
+	case Proclaimed:
+		return r.proclaim(s, op)
 	}
 	return false
 }
@@ -137,7 +148,22 @@ func (r *rules) grant(s *state, op *Op) bool {
 		return false
 	}
 	s.latest = op.Token
-	r.add(s, hold{token: op.Token, weight: op.Weight, until: op.Until, void: r.history.voidFrom(r.name, op.Token)})
+	h := hold{token: op.Token, weight: op.Weight, until: op.Until, void: r.history.voidFrom(r.name, op.Token), holder: op.Holder}
+	if op.Until != 0 && op.Holder != "" { // else it is a transfer, whose sender knows nothing of the value
+		h.text, h.told = op.Text, true
+	}
+	r.add(s, h)
+	return true
+}
+
+// proclaim: the hold is there.
+func (r *rules) proclaim(s *state, op *Op) bool {
+	i := slices.IndexFunc(s.holds, func(h hold) bool { return h.token == op.Token })
+	if i < 0 {
+		return false
+	}
+	s.holds = slices.Clone(s.holds)
+	s.holds[i].text, s.holds[i].told = op.Text, true
 	return true
 }
 
@@ -207,8 +233,36 @@ func (r *rules) lapse(s *state, op *Op) bool {
 	return true
 }
 
-// see takes in that tokens hold the name.
+// see takes in that tokens hold the name, and as whose.
 func (r *rules) see(s *state, op *Op) bool {
+	return r.tokens(s, op) && r.leads(s, op)
+}
+
+// leads: who is seen to hold an election is who does, with the value that it proclaimed last.
+func (r *rules) leads(s *state, op *Op) bool {
+	if op.Holder == "" {
+		return true
+	}
+	i := slices.IndexFunc(s.holds, func(h hold) bool { return h.token == op.Seen[0] })
+	if i < 0 {
+		return false
+	}
+	h := s.holds[i]
+	if h.holder != "" && h.holder != op.Holder {
+		return false
+	}
+	if h.told && h.text != op.Text && r.history.Open[r.name][h.token] == 0 {
+		return false
+	}
+	s.holds = slices.Clone(s.holds)
+	s.holds[i].holder = op.Holder
+	if !h.told { // nobody changes the value of a hold that nobody knows to be theirs
+		s.holds[i].text, s.holds[i].told = op.Text, true
+	}
+	return true
+}
+
+func (r *rules) tokens(s *state, op *Op) bool {
 	for _, token := range op.Seen {
 		if r.has(s, token) {
 			continue

@@ -41,12 +41,17 @@ const (
 	Wrote
 	// Fenced: the register refused Token because it has seen a larger one.
 	Fenced
+	// Transferred: Former handed the name over to Holder, who has it as Token, in one step.
+	Transferred
+	// Proclaimed: the value of Token is Text from now on.
+	Proclaimed
 )
 
 var kindNames = map[Kind]string{
 	Granted: "granted", Refused: "refused", Kept: "kept", Current: "current", NotHeld: "not held", Lapsed: "lapsed",
 	Released: "released",
 	Gone:     "gone", Viewed: "viewed", Read: "read", Wrote: "wrote", Fenced: "fenced",
+	Transferred: "transferred", Proclaimed: "proclaimed",
 }
 
 func (k Kind) String() string { return kindNames[k] }
@@ -65,6 +70,12 @@ type Op struct {
 	Until int64   `json:",omitempty"`
 	Seen  []int64 `json:",omitempty"`
 	Value int64   `json:",omitempty"`
+	// Former is the token that was handed over.
+	Former int64 `json:",omitempty"`
+	// Holder and Text are who holds an election, and the value it proclaims: of a grant, or of the only token in Seen. An empty Holder
+	// says nothing of either.
+	Holder string `json:",omitempty"`
+	Text   string `json:",omitempty"`
 }
 
 func (o Op) String() string {
@@ -77,6 +88,12 @@ func (o Op) String() string {
 	}
 	if o.Kind == Refused || o.Kind == Viewed {
 		s += fmt.Sprintf(" seen %v", o.Seen)
+	}
+	if o.Former != 0 {
+		s += fmt.Sprintf(" from token %d", o.Former)
+	}
+	if o.Holder != "" || o.Kind == Proclaimed {
+		s += fmt.Sprintf(" holder %q value %q", o.Holder, o.Text)
 	}
 	if o.Kind == Read || o.Kind == Wrote {
 		s += fmt.Sprintf(" value %d", o.Value)
@@ -100,6 +117,8 @@ type History struct {
 	Capacity map[string]int32
 	// Voids has, by name and token, from when on a hold may be over because its release was sent then.
 	Voids map[string]map[int64]int64
+	// Open counts, by name and token, the changes of its value that were sent and of which nobody knows what became.
+	Open map[string]map[int64]int
 	// Unknown counts the operations with an unknown outcome.
 	Unknown int
 }
@@ -116,14 +135,51 @@ func (h *History) Names() []string {
 
 // of returns the part of the history that is about one name, by call.
 func (h *History) of(name string) *History {
-	part := &History{Capacity: h.Capacity, Voids: map[string]map[int64]int64{name: h.Voids[name]}}
+	part := &History{
+		Capacity: h.Capacity, Voids: map[string]map[int64]int64{name: h.Voids[name]}, Open: map[string]map[int64]int{name: h.Open[name]},
+	}
 	for i := range h.Ops {
 		if h.Ops[i].Name == name {
 			part.Ops = append(part.Ops, h.Ops[i])
 		}
 	}
+	part.Ops = joined(part.Ops)
 	slices.SortStableFunc(part.Ops, func(a, b Op) int { return cmp.Compare(a.Call, b.Call) })
 	return part
+}
+
+// joined makes one operation of a transfer and the grant that it is to the next holder: both took effect at one instant, which lies within
+// both. Where there is no such instant they stay two, of which the second finds no place.
+func joined(ops []Op) []Op {
+	transfers := map[int64]int{}
+	for i := range ops {
+		if ops[i].Kind == Transferred {
+			transfers[ops[i].Token] = i
+		}
+	}
+	if len(transfers) == 0 {
+		return ops
+	}
+	over := map[int]bool{}
+	for i := range ops {
+		at, ok := transfers[ops[i].Token]
+		if grant := &ops[i]; ok && grant.Kind == Granted && !over[at] {
+			transfer := &ops[at]
+			call, ret := max(grant.Call, transfer.Call), min(grant.Return, transfer.Return)
+			if call > ret || grant.Holder != transfer.Holder {
+				continue
+			}
+			grant.Kind, grant.Former, grant.Call, grant.Return = Transferred, transfer.Former, call, ret
+			over[at] = true
+		}
+	}
+	kept := make([]Op, 0, len(ops))
+	for i := range ops {
+		if !over[i] {
+			kept = append(kept, ops[i])
+		}
+	}
+	return kept
 }
 
 func (h *History) voidFrom(name string, token int64) int64 {

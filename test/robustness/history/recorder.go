@@ -19,7 +19,7 @@ type Recorder struct {
 
 // NewRecorder makes a recorder of names with the given capacities.
 func NewRecorder(capacity map[string]int32) *Recorder {
-	return &Recorder{history: History{Capacity: capacity, Voids: map[string]map[int64]int64{}}}
+	return &Recorder{history: History{Capacity: capacity, Voids: map[string]map[int64]int64{}, Open: map[string]map[int64]int{}}}
 }
 
 // NewRemote makes a recorder that writes to one that Receives it.
@@ -29,12 +29,20 @@ func NewRemote(w io.Writer) *Recorder { return &Recorder{out: json.NewEncoder(w)
 type record struct {
 	Op      *Op   `json:",omitempty"`
 	Void    *void `json:",omitempty"`
+	Open    *open `json:",omitempty"`
 	Unknown bool  `json:",omitempty"`
 }
 
 type void struct {
 	Name        string
 	Token, From int64
+	Back        bool
+}
+
+type open struct {
+	Name  string
+	Token int64
+	More  int
 }
 
 // Receive records what a remote recorder passes on, until that ends. A last piece that is not whole is left out: its process
@@ -63,6 +71,11 @@ func (r *Recorder) record(rec record) {
 		r.history.Ops = append(r.history.Ops, *rec.Op)
 	case rec.Void != nil:
 		r.void(rec.Void)
+	case rec.Open != nil:
+		if r.history.Open[rec.Open.Name] == nil {
+			r.history.Open[rec.Open.Name] = map[int64]int{}
+		}
+		r.history.Open[rec.Open.Name][rec.Open.Token] += rec.Open.More
 	case rec.Unknown:
 		r.history.Unknown++
 	}
@@ -73,6 +86,10 @@ func (r *Recorder) void(v *void) {
 	if voids == nil {
 		voids = map[int64]int64{}
 		r.history.Voids[v.Name] = voids
+	}
+	if v.Back {
+		delete(voids, v.Token)
+		return
 	}
 	if known, ok := voids[v.Token]; !ok || v.From < known {
 		voids[v.Token] = v.From
@@ -90,6 +107,22 @@ func (r *Recorder) Unknown() { r.record(record{Unknown: true}) }
 // since whoever releases may not live to tell what became of it.
 func (r *Recorder) Void(name string, token, from int64) {
 	r.record(record{Void: &void{Name: name, Token: token, From: from}})
+}
+
+// Valid takes Void back: what was sent did certainly nothing.
+func (r *Recorder) Valid(name string, token int64) {
+	r.record(record{Void: &void{Name: name, Token: token, Back: true}})
+}
+
+// Open notes that a change of a token's value is sent, and Settled that it is known what became of it. Before that, and if that never comes,
+// the value may be either.
+func (r *Recorder) Open(name string, token int64) {
+	r.record(record{Open: &open{Name: name, Token: token, More: 1}})
+}
+
+// Settled ends Open.
+func (r *Recorder) Settled(name string, token int64) {
+	r.record(record{Open: &open{Name: name, Token: token, More: -1}})
 }
 
 // History returns what is recorded. Nothing may be recorded afterwards.

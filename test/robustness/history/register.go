@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"io"
 	"net/http"
 	"sync"
 )
@@ -108,6 +109,9 @@ func (r *Registers) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	}
 }
 
+// registerClient keeps a connection for each client of a process: the default one would make and close one for most calls.
+var registerClient = &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 100}}
+
 // RemoteRegisters are Guarded numbers in another process.
 type RemoteRegisters struct {
 	// URL is where Registers are served.
@@ -131,12 +135,17 @@ func (r RemoteRegisters) do(a access) (access, error) {
 	if err != nil {
 		return a, fmt.Errorf("ask the registers: %w", err)
 	}
-	resp, err := http.Post(r.URL, "application/json", bytes.NewReader(data))
+	resp, err := registerClient.Post(r.URL, "application/json", bytes.NewReader(data))
 	if err != nil {
 		return a, fmt.Errorf("ask the registers: %w", err)
 	}
 	defer resp.Body.Close()
-	if err := json.NewDecoder(resp.Body).Decode(&a); err != nil {
+	// All of it, or the connection is not used again.
+	body, err := io.ReadAll(resp.Body)
+	if err != nil {
+		return a, fmt.Errorf("ask the registers: %w", err)
+	}
+	if err := json.Unmarshal(body, &a); err != nil {
 		return a, fmt.Errorf("ask the registers: %w", err)
 	}
 	return a, nil

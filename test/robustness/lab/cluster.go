@@ -12,10 +12,10 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
 	"google.golang.org/grpc"
-	"google.golang.org/grpc/credentials/insecure"
 
 	"github.com/holdfast-io/holdfast/operator/lease"
 	"github.com/holdfast-io/holdfast/operator/lease/leasestatus"
+	"github.com/holdfast-io/holdfast/operator/lease/leasetls"
 )
 
 const (
@@ -34,12 +34,23 @@ const (
 // Binaries are the programs that a cluster runs.
 type Binaries struct{ Etcd, LeaseService string }
 
-// Cluster is some replicas of a lease service on three etcd members. Its methods are for one goroutine at a time.
+// Cluster is some replicas of a lease service on three etcd members, with mutual TLS between all of them and to clients. Its methods are for
+// one goroutine at a time.
 type Cluster struct {
 	Members  []*Member
 	Replicas []*Replica
-	// Dir has the logs.
+	// Dir has the logs and the certificates.
 	Dir string
+
+	links *links
+	// clients are all clients of the lease service. Its issuer is the service's authority, which is not that of etcd.
+	clients *party
+	// etcd is etcd's authority, admin a client of etcd.
+	etcd  *authority
+	admin *party
+	files files
+	stop  context.CancelFunc
+	broken
 }
 
 // Member is an etcd member.
@@ -48,6 +59,7 @@ type Member struct {
 	Name, address string
 	// Client calls it directly, past all proxies.
 	Client *clientv3.Client
+	party  *party
 }
 
 // Replica is a replica of the lease service.
@@ -57,24 +69,60 @@ type Replica struct {
 	// Clients is the link that clients use, Peers that of other replicas; Etcd are its own links to the members.
 	Clients, Peers *Link
 	Etcd           []*Link
-	direct         *grpc.ClientConn
+	// Direct is its own address, past all proxies.
+	Direct string
+	direct *grpc.ClientConn
+	// server and client are who it is to those that call it, and to etcd.
+	server, client *party
 }
+
+// links are all its links.
+func (r *Replica) links() []*Link { return append([]*Link{r.Clients, r.Peers}, r.Etcd...) }
 
 // Start starts a cluster and returns once it serves.
 func Start(ctx context.Context, dir string, binaries Binaries, replicas int) (*Cluster, error) {
-	c := &Cluster{Dir: dir}
-	if err := c.addMembers(binaries.Etcd, 3); err != nil {
-		return nil, errors.Join(err, c.Close())
-	}
-	for i := range replicas {
-		if err := c.addReplica(binaries.LeaseService, i); err != nil {
-			return nil, errors.Join(err, c.Close())
-		}
-	}
-	if err := c.Repair(ctx); err != nil {
+	c := &Cluster{Dir: dir, broken: broken{done: make(chan struct{})}}
+	if err := c.start(ctx, binaries, replicas); err != nil {
 		return nil, errors.Join(err, c.Close())
 	}
 	return c, nil
+}
+
+func (c *Cluster) start(ctx context.Context, binaries Binaries, replicas int) error {
+	var err error
+	if c.links, err = startLinks(c.fail); err != nil {
+		return err
+	}
+	if err := c.addAuthorities(); err != nil {
+		return err
+	}
+	if err := c.addMembers(binaries.Etcd, 3); err != nil {
+		return err
+	}
+	for i := range replicas {
+		if err := c.addReplica(binaries.LeaseService, i); err != nil {
+			return err
+		}
+	}
+	watching, stop := context.WithCancel(context.Background())
+	c.stop = stop
+	go c.watchFiles(watching)
+	return c.Repair(ctx)
+}
+
+func (c *Cluster) addAuthorities() error {
+	service, err := newAuthority("service")
+	if err != nil {
+		return err
+	}
+	if c.clients, err = newParty(c.Dir, "clients", service); err != nil {
+		return err
+	}
+	if c.etcd, err = newAuthority("etcd"); err != nil {
+		return err
+	}
+	c.admin, err = newParty(c.Dir, "admin", c.etcd)
+	return err
 }
 
 func (c *Cluster) addMembers(binary string, n int) error {
@@ -88,20 +136,28 @@ func (c *Cluster) addMembers(binary string, n int) error {
 	}
 	for i := range n {
 		name := fmt.Sprintf("m%d", i)
-		peer, client := fmt.Sprintf("http://127.0.0.1:%d", ports[2*i]), fmt.Sprintf("127.0.0.1:%d", ports[2*i+1])
+		m := &Member{Name: name, address: fmt.Sprintf("127.0.0.1:%d", ports[2*i+1])}
+		if m.party, err = newParty(c.Dir, name, c.etcd); err != nil {
+			return err
+		}
+		peer, client, tls := fmt.Sprintf("http://127.0.0.1:%d", ports[2*i]), "https://"+m.address, m.party.files()
 		// Without fsync a process that is killed loses nothing: the kernel has it. The machine is not what fails here.
-		p, err := NewProcess(filepath.Join(c.Dir, "etcd-"+name+".log"), binary, "--name", name, "--data-dir", filepath.Join(c.Dir, name),
-			"--listen-peer-urls", peer, "--initial-advertise-peer-urls", peer, "--listen-client-urls", "http://"+client,
-			"--advertise-client-urls", "http://"+client, "--initial-cluster", strings.Join(initial, ","), "--unsafe-no-fsync",
+		m.Process, err = NewProcess(filepath.Join(c.Dir, "etcd-"+name+".log"), binary, "--name", name, "--data-dir", filepath.Join(c.Dir, name),
+			"--listen-peer-urls", peer, "--initial-advertise-peer-urls", peer, "--listen-client-urls", client,
+			"--advertise-client-urls", client, "--cert-file", tls.Cert, "--key-file", tls.Key, "--trusted-ca-file", tls.CA, "--client-cert-auth",
+			"--initial-cluster", strings.Join(initial, ","), "--unsafe-no-fsync",
 			"--heartbeat-interval", etcdHeartbeat, "--election-timeout", etcdElection, "--log-level", "error")
 		if err != nil {
 			return err
 		}
-		etcd, err := clientv3.New(clientv3.Config{Endpoints: []string{client}, Logger: zap.NewNop(), DialTimeout: time.Second})
+		m.Client, err = clientv3.New(clientv3.Config{
+			Endpoints: []string{client}, Logger: zap.NewNop(), DialTimeout: time.Second,
+			DialOptions: []grpc.DialOption{grpc.WithTransportCredentials(leasetls.ClientCredentials(c.admin.files()))},
+		})
 		if err != nil {
 			return fmt.Errorf("client of etcd %s: %w", name, err)
 		}
-		c.Members = append(c.Members, &Member{Process: p, Name: name, address: client, Client: etcd})
+		c.Members = append(c.Members, m)
 	}
 	return nil
 }
@@ -111,47 +167,78 @@ func (c *Cluster) addReplica(binary string, i int) error {
 	if err != nil {
 		return err
 	}
-	r := &Replica{Name: fmt.Sprintf("r%d", i)}
-	address := fmt.Sprintf("127.0.0.1:%d", ports[0])
-	if r.Clients, err = newLink(r.Name+"-clients", address); err != nil {
+	r := &Replica{Name: fmt.Sprintf("r%d", i), Direct: fmt.Sprintf("127.0.0.1:%d", ports[0])}
+	if r.Clients, err = c.links.open(r.Name+"-clients", r.Direct); err != nil {
 		return err
 	}
-	if r.Peers, err = newLink(r.Name+"-peers", address); err != nil {
+	if r.Peers, err = c.links.open(r.Name+"-peers", r.Direct); err != nil {
 		return err
 	}
 	var endpoints []string
 	for _, m := range c.Members {
-		link, err := newLink(r.Name+"-"+m.Name, m.address)
+		link, err := c.links.open(r.Name+"-"+m.Name, m.address)
 		if err != nil {
 			return err
 		}
 		r.Etcd = append(r.Etcd, link)
-		endpoints = append(endpoints, "http://"+link.Address())
+		endpoints = append(endpoints, "https://"+link.Address())
 	}
-	r.Process, err = NewProcess(filepath.Join(c.Dir, r.Name+".log"), binary, "--listen", address, "--metrics-listen=", "--name", r.Name,
+	if r.server, err = newParty(c.Dir, r.Name, c.clients.issuer); err != nil {
+		return err
+	}
+	// Replicas know each other by one name, which is in the certificate of each.
+	r.server.name = "leases"
+	if err := r.server.issue(forLong); err != nil {
+		return err
+	}
+	if r.client, err = newParty(c.Dir, r.Name+"-etcd", c.etcd); err != nil {
+		return err
+	}
+	server, client := r.server.files(), r.client.files()
+	r.Process, err = NewProcess(filepath.Join(c.Dir, r.Name+".log"), binary, "--listen", r.Direct, "--metrics-listen=", "--name", r.Name,
+		"--tls-cert", server.Cert, "--tls-key", server.Key, "--tls-client-ca", server.CA,
+		"--etcd-cert", client.Cert, "--etcd-key", client.Key, "--etcd-ca", client.CA,
 		"--advertise", r.Peers.Address(), "--etcd-endpoints", strings.Join(endpoints, ","), "--etcd-prefix", "/robustness/",
 		"--session-ttl", SessionTTL.String(), "--shards", fmt.Sprint(Shards), "--journal-changes", fmt.Sprint(JournalChanges), "--drain-timeout", "5s", "--log-level", "warn")
 	if err != nil {
 		return err
 	}
-	if r.direct, err = Dial(address); err != nil {
+	if r.direct, err = Dial(r.Direct, c.TLS()); err != nil {
 		return err
 	}
 	c.Replicas = append(c.Replicas, r)
 	return nil
 }
 
+// TLS is what clients of the lease service show and believe.
+func (c *Cluster) TLS() leasetls.Files { return c.clients.files() }
+
 // Dial connects to a lease service as its clients do.
-func Dial(address string) (*grpc.ClientConn, error) {
-	conn, err := grpc.NewClient(address, append(lease.DialOptions(), grpc.WithTransportCredentials(insecure.NewCredentials()))...)
+func Dial(address string, tls leasetls.Files) (*grpc.ClientConn, error) {
+	conn, err := grpc.NewClient(address, append(lease.DialOptions(), grpc.WithTransportCredentials(leasetls.ClientCredentials(tls)))...)
 	if err != nil {
 		return nil, fmt.Errorf("connect to %s: %w", address, err)
 	}
 	return conn, nil
 }
 
-// Repair ends all faults, starts what does not run, and returns once every shard is served.
+// Repair ends all faults, starts what does not run, and returns once every shard is served. When that cannot be done the cluster is broken.
 func (c *Cluster) Repair(ctx context.Context) error {
+	err := c.repair(ctx)
+	if err != nil && ctx.Err() == nil {
+		c.fail(err)
+	}
+	return err
+}
+
+func (c *Cluster) repair(ctx context.Context) error {
+	for _, p := range c.parties() {
+		if p.doubtful {
+			if err := p.issue(forLong); err != nil {
+				return err
+			}
+		}
+	}
 	for _, m := range c.Members {
 		m.Signal(syscall.SIGCONT)
 		if err := m.Start(); err != nil {
@@ -160,8 +247,10 @@ func (c *Cluster) Repair(ctx context.Context) error {
 	}
 	for _, r := range c.Replicas {
 		r.Signal(syscall.SIGCONT)
-		for _, link := range append([]*Link{r.Clients, r.Peers}, r.Etcd...) {
-			link.Heal()
+		for _, link := range r.links() {
+			if err := link.Heal(); err != nil {
+				return err
+			}
 		}
 		if err := r.Start(); err != nil {
 			return err
@@ -227,7 +316,7 @@ func (c *Cluster) EtcdLeader(ctx context.Context) *Member {
 	ctx, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()
 	for _, m := range c.Members {
-		if status, err := m.Client.Status(ctx, m.address); err == nil && status.Leader == status.Header.GetMemberId() {
+		if status, err := m.Client.Status(ctx, "https://"+m.address); err == nil && status.Leader == status.Header.GetMemberId() {
 			return m
 		}
 	}
@@ -236,17 +325,21 @@ func (c *Cluster) EtcdLeader(ctx context.Context) *Member {
 
 // Close kills everything.
 func (c *Cluster) Close() error {
+	c.broken.expect()
+	if c.stop != nil {
+		c.stop()
+	}
 	var errs []error
 	for _, r := range c.Replicas {
 		r.Kill()
-		for _, link := range append([]*Link{r.Clients, r.Peers}, r.Etcd...) {
-			link.Break()
-		}
 		errs = append(errs, r.direct.Close(), r.log.Close())
 	}
 	for _, m := range c.Members {
 		m.Kill()
 		errs = append(errs, m.Client.Close(), m.log.Close())
+	}
+	if c.links != nil {
+		errs = append(errs, c.links.close())
 	}
 	return errors.Join(errs...)
 }

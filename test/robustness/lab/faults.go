@@ -101,6 +101,23 @@ func Faults() []Fault {
 			// Twice the TTL of the leases in a run.
 			return onLinks(ctx, lasts, []*Link{c.anyReplica(rng).Clients}, func(l *Link) error { return l.Delay(Upstream, 2000, 200) })
 		}},
+		{"replica-certificate-expired", func(ctx context.Context, c *Cluster, rng *rand.Rand, lasts time.Duration) error {
+			// It shows the certificate to clients and replicas that call it, and to replicas that it calls.
+			r := c.anyReplica(rng)
+			return expired(ctx, lasts, r.server, append(c.linksOf(func(r *Replica) []*Link { return []*Link{r.Peers} }), r.Clients))
+		}},
+		{"clients-certificate-expired", func(ctx context.Context, c *Cluster, _ *rand.Rand, lasts time.Duration) error {
+			return expired(ctx, lasts, c.clients, c.linksOf(func(r *Replica) []*Link { return []*Link{r.Clients} }))
+		}},
+		{"etcd-client-certificate-expired", func(ctx context.Context, c *Cluster, rng *rand.Rand, lasts time.Duration) error {
+			r := c.anyReplica(rng)
+			return expired(ctx, lasts, r.client, r.Etcd)
+		}},
+		{"etcd-certificate-expired", func(ctx context.Context, c *Cluster, rng *rand.Rand, lasts time.Duration) error {
+			i := rng.IntN(len(c.Members))
+			return expired(ctx, lasts, c.Members[i].party, c.linksOf(func(r *Replica) []*Link { return r.Etcd[i : i+1] }))
+		}},
+		{"certificates-rotated", rotated},
 	}
 }
 
@@ -144,7 +161,7 @@ func onLinks(ctx context.Context, lasts time.Duration, links []*Link, do func(*L
 		f()
 	}
 	for _, l := range links {
-		l.Heal()
+		errs = append(errs, l.Heal())
 	}
 	return errors.Join(errs...)
 }
@@ -187,7 +204,7 @@ func (c *Cluster) Compact(ctx context.Context) error {
 // outOfSpace raises etcd's alarm for that: it refuses writes, and goes on renewing sessions, until the alarm is taken back.
 func outOfSpace(ctx context.Context, c *Cluster, _ *rand.Rand, lasts time.Duration) error {
 	err := c.onAnyMember(ctx, func(ctx context.Context, m *Member) error {
-		status, err := m.Client.Status(ctx, m.address)
+		status, err := m.Client.Status(ctx, "https://"+m.address)
 		if err != nil {
 			return err
 		}

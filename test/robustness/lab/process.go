@@ -60,6 +60,16 @@ func (p *Process) Start() error {
 	return nil
 }
 
+// pid is that of the process, which may have ended; 0: it was never started.
+func (p *Process) pid() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.cmd == nil {
+		return 0
+	}
+	return p.cmd.Process.Pid
+}
+
 // Signal sends a signal. A process that has ended gets none.
 func (p *Process) Signal(signal syscall.Signal) {
 	p.mu.Lock()

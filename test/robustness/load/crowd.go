@@ -12,19 +12,25 @@ import (
 	"time"
 
 	"golang.org/x/sync/errgroup"
+	"google.golang.org/grpc"
 
 	"github.com/holdfast-io/holdfast/operator/lease"
+	"github.com/holdfast-io/holdfast/operator/lease/leasetls"
 	"github.com/holdfast-io/holdfast/test/robustness/lab"
 )
 
 const (
 	crowdEnv = "HOLDFAST_ROBUSTNESS_CROWD"
-	// perSession is how many leases a session of a crowd keeps.
-	perSession = 10
+	// perSession is how many leases a session of a crowd keeps, perConn how many sessions share a connection.
+	perSession, perConn = 10, 4
 )
+
+// crowdTimeout bounds how long a crowd may take to acquire its leases.
+const crowdTimeout = time.Minute
 
 type crowdInstructions struct {
 	Addresses []string
+	TLS       leasetls.Files
 	Prefix    string
 	Holds     int
 	TTL       time.Duration
@@ -36,9 +42,9 @@ type Crowd struct {
 	out io.Reader
 }
 
-// StartCrowd starts this program once more as a crowd. Its main function must call Child.
-func StartCrowd(addresses []string, prefix string, holds int, ttl time.Duration) (*Crowd, error) {
-	text, err := json.Marshal(crowdInstructions{Addresses: addresses, Prefix: prefix, Holds: holds, TTL: ttl})
+// StartCrowd starts this program once more as a crowd of clients of the given addresses. Its main function must call Child.
+func StartCrowd(addresses []string, tls leasetls.Files, prefix string, holds int, ttl time.Duration) (*Crowd, error) {
+	text, err := json.Marshal(crowdInstructions{Addresses: addresses, TLS: tls, Prefix: prefix, Holds: holds, TTL: ttl})
 	if err != nil {
 		return nil, fmt.Errorf("start a crowd: %w", err)
 	}
@@ -58,7 +64,7 @@ func StartCrowd(addresses []string, prefix string, holds int, ttl time.Duration)
 
 // AwaitReady returns once the crowd holds all its leases.
 func (c *Crowd) AwaitReady(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, 3*time.Minute)
+	ctx, cancel := context.WithTimeout(ctx, crowdTimeout)
 	defer cancel()
 	stop := context.AfterFunc(ctx, func() { _ = c.cmd.Process.Kill() }) // it has ended otherwise
 	defer stop()
@@ -85,28 +91,35 @@ func crowd(ctx context.Context, text string, ready io.Writer) error {
 	}
 	group, groupCtx := errgroup.WithContext(ctx)
 	group.SetLimit(200)
-	for first := 0; first < in.Holds; first += perSession {
-		group.Go(func() error {
-			conn, err := lab.Dial(in.Addresses[first/perSession%len(in.Addresses)])
-			if err != nil {
+	var conn *grpc.ClientConn
+	for n := range (in.Holds + perSession - 1) / perSession {
+		if n%perConn == 0 {
+			var err error
+			if conn, err = lab.Dial(in.Addresses[n/perConn%len(in.Addresses)], in.TLS); err != nil {
 				return err
 			}
-			session, err := lease.New(conn).NewSession(groupCtx, lease.WithTTL(in.TTL))
-			if err != nil {
-				return err
-			}
-			for i := first; i < min(first+perSession, in.Holds); i++ {
-				if _, err := session.Acquire(groupCtx, fmt.Sprintf("%s%d", in.Prefix, i)); err != nil {
-					return err
-				}
-			}
-			return nil
-		})
+		}
+		shared := conn
+		group.Go(func() error { return member(groupCtx, shared, &in, n*perSession) })
 	}
 	if err := group.Wait(); err != nil {
 		return fmt.Errorf("crowd: %w", err)
 	}
 	fmt.Fprintln(ready, "ready")
 	<-ctx.Done()
+	return nil
+}
+
+// member is one session of a crowd.
+func member(ctx context.Context, conn *grpc.ClientConn, in *crowdInstructions, first int) error {
+	session, err := lease.New(conn).NewSession(ctx, lease.WithTTL(in.TTL))
+	if err != nil {
+		return err
+	}
+	for i := first; i < min(first+perSession, in.Holds); i++ {
+		if _, err := session.Acquire(ctx, fmt.Sprintf("%s%d", in.Prefix, i)); err != nil {
+			return err
+		}
+	}
 	return nil
 }

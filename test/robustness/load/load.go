@@ -15,6 +15,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/holdfast-io/holdfast/operator/lease"
+	"github.com/holdfast-io/holdfast/operator/lease/leasetls"
 	"github.com/holdfast-io/holdfast/operator/lease/leasev1"
 	"github.com/holdfast-io/holdfast/test/robustness/history"
 	"github.com/holdfast-io/holdfast/test/robustness/lab"
@@ -48,6 +49,15 @@ func Names(prefix string, n int) []Name {
 		case 5:
 			names[i].Capacity, names[i].Shared = shareable, true
 		}
+	}
+	return names
+}
+
+// Elections makes names of elections that begin with a prefix.
+func Elections(prefix string, n int) []Name {
+	names := make([]Name, n)
+	for i := range names {
+		names[i] = Name{Name: fmt.Sprintf("%s/election-%d", prefix, i), Capacity: 1}
 	}
 	return names
 }
@@ -90,27 +100,38 @@ func (n Name) options(rng *rand.Rand) ([]lease.Option, int32) {
 // Load is what some clients do together.
 type Load struct {
 	Addresses []string
-	Names     []Name
+	// TLS is what the clients show and believe.
+	TLS   leasetls.Files
+	Names []Name
+	// Elections are names for which candidates campaign; nobody else touches them.
+	Elections []Name
 	Recorder  *history.Recorder `json:"-"`
 	Registers history.Guarded   `json:"-"`
 	// Think is how long a holder takes at most between reading a register and writing it; 0: mostly no time.
 	Think time.Duration
 	// First is the number of the first client.
 	First int
-	// Raw, Leases and Sessions are how many clients make calls of their own, use leases of the Go client, and its sessions.
-	Raw, Leases, Sessions int
-	Seed                  uint64
+	// Raw, Leases and Sessions are how many clients make calls of their own, use leases of the Go client, and its sessions. Candidates are how
+	// many campaign, every second one by the Go client.
+	Raw, Leases, Sessions, Candidates int
+	Seed                              uint64
 }
+
+// clients is how many there are.
+func (l *Load) clients() int { return l.Raw + l.Leases + l.Sessions + l.Candidates }
 
 // Run lets the clients work until the context ends, and returns what was wrong with answers, if anything was.
 func (l *Load) Run(ctx context.Context) error {
 	var wg sync.WaitGroup
-	errs := make([]error, l.Raw+l.Leases+l.Sessions)
+	errs := make([]error, l.clients())
 	for i := range errs {
-		rng := rand.New(rand.NewPCG(l.Seed, uint64(i)))
-		c := &client{Load: l, id: l.First + i, rng: rng, at: rng.IntN(len(l.Addresses)), conns: make([]*grpc.ClientConn, len(l.Addresses))}
+		c := l.newClient(l.First+i, rand.New(rand.NewPCG(l.Seed, uint64(i))))
 		run := c.raw
 		switch {
+		case i >= l.Raw+l.Leases+l.Sessions && i%2 == 0:
+			run = c.candidate
+		case i >= l.Raw+l.Leases+l.Sessions:
+			run = c.leader
 		case i >= l.Raw+l.Leases:
 			run = c.session
 		case i >= l.Raw:
@@ -132,6 +153,12 @@ type client struct {
 	rng   *rand.Rand
 	at    int
 	conns []*grpc.ClientConn
+	// values counts those that it has made.
+	values int
+}
+
+func (l *Load) newClient(id int, rng *rand.Rand) *client {
+	return &client{Load: l, id: id, rng: rng, at: rng.IntN(len(l.Addresses)), conns: make([]*grpc.ClientConn, len(l.Addresses))}
 }
 
 func (c *client) close() {
@@ -145,7 +172,7 @@ func (c *client) close() {
 // conn returns the connection to the replica that the client uses now.
 func (c *client) conn() (*grpc.ClientConn, error) {
 	if c.conns[c.at] == nil {
-		conn, err := lab.Dial(c.Addresses[c.at])
+		conn, err := lab.Dial(c.Addresses[c.at], c.TLS)
 		if err != nil {
 			return nil, err
 		}

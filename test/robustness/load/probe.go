@@ -4,10 +4,10 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"time"
 
-	"google.golang.org/grpc"
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/holdfast-io/holdfast/operator/lease"
@@ -23,10 +23,11 @@ func (l *Load) Probe(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
 	defer cancel()
 	var wg sync.WaitGroup
-	errs := make([]error, len(l.Names))
-	for i, name := range l.Names {
+	names := slices.Concat(l.Names, l.Elections)
+	errs := make([]error, len(names))
+	for i, name := range names {
 		wg.Go(func() {
-			c := &client{Load: l, id: l.First + l.Raw + l.Leases + l.Sessions + i, rng: rand.New(rand.NewPCG(l.Seed, uint64(i))), conns: make([]*grpc.ClientConn, len(l.Addresses))}
+			c := l.newClient(l.First+l.clients()+i, rand.New(rand.NewPCG(l.Seed, uint64(i))))
 			defer c.close()
 			errs[i] = c.probe(ctx, name)
 		})

@@ -111,8 +111,15 @@ func (c *client) hold(ctx context.Context, h held) error {
 	return c.release(ctx, h)
 }
 
-// call makes one call and says when it was sent and when it returned.
+// call makes one call of the lease service and says when it was sent and when it returned.
 func call[Req, Resp any](ctx context.Context, c *client, timeout time.Duration, do func(leasev1.LeaseServiceClient, context.Context, Req, ...grpc.CallOption) (Resp, error), req Req) (resp Resp, sent, returned int64, err error) {
+	return callOf(ctx, c, timeout, leasev1.NewLeaseServiceClient, do, req)
+}
+
+// callOf is call for any service.
+func callOf[Service, Req, Resp any](ctx context.Context, c *client, timeout time.Duration, service func(grpc.ClientConnInterface) Service,
+	do func(Service, context.Context, Req, ...grpc.CallOption) (Resp, error), req Req,
+) (resp Resp, sent, returned int64, err error) {
 	conn, err := c.conn()
 	if err != nil {
 		return resp, 0, 0, err
@@ -121,7 +128,7 @@ func call[Req, Resp any](ctx context.Context, c *client, timeout time.Duration, 
 	bound, cancel := context.WithTimeout(context.WithoutCancel(ctx), timeout)
 	defer cancel()
 	sent = history.Now()
-	resp, err = do(leasev1.NewLeaseServiceClient(conn), bound, req)
+	resp, err = do(service(conn), bound, req)
 	returned = history.Now()
 	if err != nil && unknown(err) {
 		c.elsewhere()
@@ -140,27 +147,39 @@ func (c *client) acquire(ctx context.Context, n Name) (held, error) {
 		req.Wait = &leasev1.Wait{Timeout: durationpb.New(wait)}
 		timeout += wait
 	}
+	return c.grant(ctx, history.Op{Name: n.Name, Weight: weight}, func() (answer, int64, int64, error) {
+		granted, sent, returned, err := call(ctx, c, timeout, leasev1.LeaseServiceClient.Acquire, req)
+		return answer{granted.GetToken(), granted.GetExpiresIn().AsDuration()}, sent, returned, err
+	})
+}
+
+// answer is what a grant says.
+type answer struct {
+	token     int64
+	expiresIn time.Duration
+}
+
+// grant makes a call for a hold, again when its outcome is unknown, and completes and records the operation. Token 0: it got none.
+func (c *client) grant(ctx context.Context, op history.Op, once func() (got answer, sent, returned int64, err error)) (held, error) {
 	first := int64(0)
 	for try := 1 + c.rng.IntN(tries); try > 0 && ctx.Err() == nil; try-- {
-		granted, sent, returned, err := call(ctx, c, timeout, leasev1.LeaseServiceClient.Acquire, req)
+		got, sent, returned, err := once()
 		if first == 0 {
 			first = sent
 		}
 		switch code := status.Code(err); {
 		case err == nil:
-			until := sent + int64(granted.GetExpiresIn().AsDuration())
-			c.add(history.Op{
-				Name: n.Name, Kind: history.Granted, Call: first, Return: returned, Token: granted.GetToken(), Weight: weight, Until: until,
-			})
-			return held{name: n.Name, token: granted.GetToken(), until: until}, nil
+			op.Kind, op.Call, op.Return, op.Token, op.Until = history.Granted, first, returned, got.token, sent+int64(got.expiresIn)
+			c.add(op)
+			return held{name: op.Name, token: op.Token, until: op.Until}, nil
 		case code == codes.Aborted:
-			c.add(history.Op{Name: n.Name, Kind: history.Refused, Call: sent, Return: returned, Seen: contention(err)})
+			c.add(history.Op{Name: op.Name, Kind: history.Refused, Call: sent, Return: returned, Seen: contention(err)})
 			return held{}, nil
 		case code == codes.FailedPrecondition && first != sent: // an earlier try was granted, and that is over
 			c.Recorder.Unknown()
 			return held{}, nil
 		case !unknown(err):
-			return held{}, fmt.Errorf("acquire %q: %w", n.Name, err)
+			return held{}, fmt.Errorf("acquire %q: %w", op.Name, err)
 		}
 	}
 	c.Recorder.Unknown()

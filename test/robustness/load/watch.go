@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/holdfast-io/holdfast/operator/lease/leasetls"
 	"github.com/holdfast-io/holdfast/operator/lease/leasev1"
 	"github.com/holdfast-io/holdfast/test/robustness/history"
 	"github.com/holdfast-io/holdfast/test/robustness/lab"
@@ -15,6 +16,7 @@ import (
 // Watcher follows all names with a prefix, from one replica after another, and keeps a mirror of what is held.
 type Watcher struct {
 	addresses []string
+	tls       leasetls.Files
 	prefix    string
 
 	mu     sync.Mutex
@@ -27,9 +29,9 @@ type Watcher struct {
 	err     error
 }
 
-// NewWatcher makes a watcher. It sees everything that happens after it has been started.
-func NewWatcher(addresses []string, prefix string) *Watcher {
-	return &Watcher{addresses: addresses, prefix: prefix, mirror: map[string]map[int64]bool{}, granted: map[int64]bool{}}
+// NewWatcher makes a watcher of all the names. It sees everything that happens after it has been started.
+func (l *Load) NewWatcher() *Watcher {
+	return &Watcher{addresses: l.Addresses, tls: l.TLS, prefix: l.Names[0].Prefix(), mirror: map[string]map[int64]bool{}, granted: map[int64]bool{}}
 }
 
 // Run follows until the context ends, or something is wrong.
@@ -43,7 +45,7 @@ func (w *Watcher) Run(ctx context.Context) {
 func (w *Watcher) follow(ctx context.Context, address string) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	conn, err := lab.Dial(address)
+	conn, err := lab.Dial(address, w.tls)
 	if err != nil {
 		w.fail(err)
 		return
@@ -187,6 +189,13 @@ func (w *Watcher) missing(h *history.History) error {
 		}
 	}
 	return nil
+}
+
+// Revision returns up to which revision the watcher has seen everything; 0: it has not begun.
+func (w *Watcher) Revision() int64 {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.after
 }
 
 // Relists returns how often the watch had to begin anew because of a compaction.
