@@ -69,14 +69,21 @@ type dialer struct {
 	// ctx ends with the session.
 	ctx     context.Context
 	timeout time.Duration
+	// patience is how long a server may take to accept what is written.
+	patience time.Duration
 	// tls is nil for plain TCP. ServerName, when empty, is the host that is dialled.
 	tls *tls.Config
 	// pace says how long to wait before the next attempt.
 	pace func() time.Duration
+
+	mu sync.Mutex
+	// last is the connection that was made last.
+	last *wire
 }
 
 // dial waits for its turn and connects. The library calls it from the loop of one connection, one call at a time.
 func (d *dialer) dial(network, address string, _ time.Duration) (net.Conn, error) {
+	d.hangUp()
 	if wait := d.pace(); wait > 0 {
 		timer := time.NewTimer(wait)
 		defer timer.Stop()
@@ -100,34 +107,21 @@ func (d *dialer) dial(network, address string, _ time.Duration) (net.Conn, error
 	if err != nil {
 		return nil, fmt.Errorf("dial %s: %w", address, err)
 	}
-	return &handshakeConn{Conn: conn, limit: d.timeout}, nil
+	w := newWire(conn, d.timeout, d.patience)
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.last = w
+	return w, nil
 }
 
-// connectResponse is the least number of bytes that a server answers a connect request with, its length included.
-const connectResponse = 4 + 36
-
-// handshakeConn bounds the wait for the answer to the connect request. The library allows it ten times the receive
-// timeout, and after the first four bytes no deadline at all, so that one server that accepts connections and then
-// hangs would keep a client from the other two for the better part of a minute.
-type handshakeConn struct {
-	net.Conn
-	limit time.Duration
-	read  int
-}
-
-// Read counts what has arrived. It is called by one goroutine at a time, the same that sets the read deadlines.
-func (c *handshakeConn) Read(p []byte) (int, error) {
-	n, err := c.Conn.Read(p)
-	c.read += n
-	return n, err
-}
-
-// SetReadDeadline shortens a deadline during the handshake.
-func (c *handshakeConn) SetReadDeadline(t time.Time) error {
-	if latest := time.Now().Add(c.limit); c.read < connectResponse && (t.IsZero() || t.After(latest)) {
-		t = latest
+// hangUp closes the last connection. Most often the library has, but it leaves one open whose session has expired.
+func (d *dialer) hangUp() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.last != nil {
+		_ = d.last.Close() // nothing is asked of it any more
+		d.last = nil
 	}
-	return c.Conn.SetReadDeadline(t)
 }
 
 // backoff is the wait before an attempt, doubling from first to most, with a quarter of jitter.

@@ -16,13 +16,15 @@ import (
 // link is one connection of the library. Its first events can precede zk.Connect's return, so conn is read only after
 // set is closed.
 type link struct {
-	set  chan struct{}
-	conn *zk.Conn
+	set    chan struct{}
+	conn   *zk.Conn
+	dialer *dialer
 }
 
 // connect starts a connection of the library, in place of the one there was.
 func (s *Session) connect() error {
-	next := &link{set: make(chan struct{})}
+	dialer := &dialer{ctx: s.ctx, timeout: s.opts.DialTimeout, patience: s.opts.SessionTimeout, tls: s.tls, pace: s.pace}
+	next := &link{set: make(chan struct{}), dialer: dialer}
 	s.mu.Lock()
 	old := s.link
 	s.link = next
@@ -30,7 +32,6 @@ func (s *Session) connect() error {
 	s.watches.disarmAll()
 	s.mu.Unlock()
 
-	dialer := &dialer{ctx: s.ctx, timeout: s.opts.DialTimeout, tls: s.tls, pace: s.pace}
 	conn, _, err := zk.Connect(s.target.Connect.Hosts, s.opts.SessionTimeout,
 		zk.WithDialer(func(network, address string, timeout time.Duration) (net.Conn, error) {
 			c, err := dialer.dial(network, address, timeout)
@@ -61,6 +62,7 @@ func (l *link) close() {
 	select {
 	case <-l.set:
 		l.conn.Close()
+		l.dialer.hangUp()
 	default:
 	}
 }

@@ -19,6 +19,8 @@ const maxReads = 16
 type reading struct {
 	// arm sets a watch along with it.
 	arm bool
+	// first tells that nothing is known of the znode, so that it may be looked at together with others.
+	first bool
 	// withData returns the content, not only its sum.
 	withData bool
 	// likely tells that the znode is likely to exist. Otherwise its existence is asked for first: that is one request
@@ -41,16 +43,33 @@ func (c *creation) plain() bool {
 	})
 }
 
-// read returns a znode. Assumed tells that the access control list in it was not read.
-func (s *Session) read(ctx context.Context, full string, how reading) (node zktypes.Node, assumed bool, err error) {
-	if how.made.plain() {
-		if node, assumed, err = s.readCreated(ctx, full, how); assumed || err != nil {
-			return node, assumed, err
+// observed is what was read of a znode.
+type observed struct {
+	node zktypes.Node
+	// assumed tells that the access control list in node was not read.
+	assumed bool
+	// unarmed tells that the watch is still to be set.
+	unarmed bool
+}
+
+// read returns a znode.
+func (s *Session) read(ctx context.Context, full string, how reading) (observed, error) {
+	switch {
+	case how.made.plain():
+		node, assumed, err := s.readCreated(ctx, full, how)
+		if assumed || err != nil {
+			return observed{node: node, assumed: assumed}, err
 		}
 		how.likely, how.arm = true, how.arm && !node.Exists
+	case how.first && how.arm && !how.likely:
+		seen := s.look(ctx, full)
+		if seen.err != nil || seen.stat == nil {
+			return observed{unarmed: !seen.armed}, seen.err
+		}
+		how.likely, how.arm = true, !seen.armed
 	}
-	node, err = s.readAny(ctx, full, how)
-	return node, false, err
+	node, err := s.readAny(ctx, full, how)
+	return observed{node: node}, err
 }
 
 // readCreated reads a znode that we have just created, without its access control list: a znode with our bytes whose data
@@ -273,10 +292,7 @@ func (s *Session) Children(ctx context.Context, path string) ([]string, error) {
 // Create creates a znode and returns it as it then is. It fails with ErrNodeExists, and with ErrNoNode when the
 // parent does not exist. An UnavailableError leaves open whether it was created.
 func (s *Session) Create(ctx context.Context, key, path string, data []byte, acl []zktypes.ACL) (zktypes.Node, error) {
-	return s.write(ctx, key, path, "create", &creation{data, acl}, func(c *zk.Conn, full string) error {
-		_, err := c.Create(full, data, zk.FlagPersistent, toACL(acl))
-		return err
-	})
+	return s.write(ctx, key, path, &creation{data, acl}, func(full string) error { return s.create(ctx, full, data, acl) })
 }
 
 // CreateBelow creates a znode, and first what is missing above it, each empty and with the list parents. It tries
@@ -312,30 +328,33 @@ func (s *Session) EnsureParents(ctx context.Context, path string, acl []zktypes.
 
 // Set replaces the data of a znode whose data has the version, and returns the znode as it then is.
 func (s *Session) Set(ctx context.Context, key, path string, data []byte, version int32) (zktypes.Node, error) {
-	return s.write(ctx, key, path, "set", nil, func(c *zk.Conn, full string) error {
-		_, err := c.Set(full, data, version)
+	return s.write(ctx, key, path, nil, func(full string) error {
+		_, err := do(ctx, s, "set", func(c *zk.Conn) (*zk.Stat, error) { return c.Set(full, data, version) })
 		return err
 	})
 }
 
 // SetACL replaces the access control list of a znode whose list has the version, and returns the znode as it then is.
 func (s *Session) SetACL(ctx context.Context, key, path string, acl []zktypes.ACL, aversion int32) (zktypes.Node, error) {
-	return s.write(ctx, key, path, "setACL", nil, func(c *zk.Conn, full string) error {
-		_, err := c.SetACL(full, toACL(acl), aversion)
+	return s.write(ctx, key, path, nil, func(full string) error {
+		_, err := do(ctx, s, "setACL", func(c *zk.Conn) (*zk.Stat, error) { return c.SetACL(full, toACL(acl), aversion) })
 		return err
 	})
 }
 
 // Delete deletes a znode whose data has the version and that has no children.
 func (s *Session) Delete(ctx context.Context, key, path string, version int32) error {
-	_, err := s.write(ctx, key, path, "delete", nil, func(c *zk.Conn, full string) error { return c.Delete(full, version) })
+	_, err := s.write(ctx, key, path, nil, func(full string) error {
+		_, err := do(ctx, s, "delete", func(c *zk.Conn) (struct{}, error) { return struct{}{}, c.Delete(full, version) })
+		return err
+	})
 	return err
 }
 
 // write makes one change and, when the znode is watched, reads it before anybody else is told: the writer need not
 // be, and the event that its own write causes costs no second read. Made is what a create makes, else nil. Whatever the write came to (a conflict as well
 // as an answer that was lost), what was known of the znode is outdated.
-func (s *Session) write(ctx context.Context, key, path, op string, made *creation, call func(c *zk.Conn, full string) error) (zktypes.Node, error) {
+func (s *Session) write(ctx context.Context, key, path string, made *creation, call func(full string) error) (zktypes.Node, error) {
 	full := s.target.Connect.Full(path)
 	s.mu.Lock()
 	e := s.watches.entries[full]
@@ -343,7 +362,7 @@ func (s *Session) write(ctx context.Context, key, path, op string, made *creatio
 		e.writers++
 	}
 	s.mu.Unlock()
-	_, err := do(ctx, s, op, func(c *zk.Conn) (struct{}, error) { return struct{}{}, call(c, full) })
+	err := call(full)
 	if e == nil {
 		return zktypes.Node{}, err
 	}

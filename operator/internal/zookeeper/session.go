@@ -40,6 +40,9 @@ type Session struct {
 	id       int64
 	lastUsed time.Time
 	watches  watches
+
+	looks     looks
+	creations creations
 }
 
 func newSession(ctx context.Context, key string, target Target, config *tls.Config, ens *ensemble, opts Options) (*Session, error) {

@@ -46,7 +46,8 @@ type entry struct {
 	// node is the last observation; seen tells that there was one, known that no change was heard of since.
 	node        zktypes.Node
 	seen, known bool
-	// armed tells that a watch is set at the server, which the next change fires.
+	// armed tells that a watch is set at the server, which the next change fires. What is known and not armed is about to be:
+	// see looks.
 	armed bool
 	// seq counts what makes an observation outdated. A read that saw it change is made again: the answer may be
 	// from before the change or after it.
@@ -185,10 +186,10 @@ func (s *Session) current(ctx context.Context, e *entry, key string, made *creat
 			}
 		}
 		e.reading = make(chan struct{})
-		seq, how := e.seq, reading{arm: !e.armed, withData: e.withData(), likely: e.node.Exists, made: made}
+		seq, how := e.seq, reading{arm: !e.armed, first: !e.seen, withData: e.withData(), likely: e.node.Exists, made: made}
 		s.mu.Unlock()
 
-		node, assumed, err := s.read(ctx, e.path, how)
+		got, err := s.read(ctx, e.path, how)
 
 		s.mu.Lock()
 		close(e.reading)
@@ -202,17 +203,20 @@ func (s *Session) current(ctx context.Context, e *entry, key string, made *creat
 			made = nil // somebody did something to it
 			continue
 		}
-		changed := e.seen && !e.node.Same(node)
-		e.node, e.seen, e.known, e.armed, e.assumed = node, true, true, true, assumed
+		changed := e.seen && !e.node.Same(got.node)
+		e.node, e.seen, e.known, e.armed, e.assumed = got.node, true, true, !got.unarmed, got.assumed
 		var tell []func()
 		if changed {
 			tell = e.notifications(key)
 		}
 		s.mu.Unlock()
+		if got.unarmed {
+			s.armLater(e)
+		}
 		for _, notify := range tell {
 			notify()
 		}
-		return node, nil
+		return got.node, nil
 	}
 }
 
@@ -289,12 +293,17 @@ func (s *Session) audit(workers int) {
 	s.mu.Lock()
 	all := slices.Collect(maps.Values(s.watches.entries))
 	s.mu.Unlock()
+	s.each(all, workers, s.compare)
+}
+
+// each does something with each of a list, some at a time, for as long as the session is established.
+func (s *Session) each(all []*entry, workers int, f func(*entry)) {
 	work := make(chan *entry)
 	var wg sync.WaitGroup
 	for range min(workers, len(all)) {
 		wg.Go(func() {
 			for e := range work {
-				s.compare(e)
+				f(e)
 			}
 		})
 	}
@@ -312,8 +321,8 @@ func (s *Session) audit(workers int) {
 // known. It is how changes of access control lists are noticed, on which no watch fires.
 func (s *Session) compare(e *entry) {
 	s.mu.Lock()
-	known, node, seq, assumed := e.known, e.node, e.seq, e.assumed
-	if assumed {
+	known, node, seq := e.known, e.node, e.seq
+	if e.assumed || !e.armed {
 		known = false
 		e.outdate()
 	}
