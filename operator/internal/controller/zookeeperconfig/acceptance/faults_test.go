@@ -86,14 +86,30 @@ func TestOutage(t *testing.T) {
 	f.holds("/many/"+name(1), "edited in the outage")
 	require.Equal(t, made.Mzxid, f.znode("/many/"+name(0)).Mzxid)
 	require.Equal(t, 1, f.metric("holdfast_zookeeper_breaker_openings_total"))
+	require.Zero(t, f.metric("holdfast_zookeeper_breaker_open"))
+	require.Equal(t, 1, f.logged("circuit breaker opened"))
+	require.Equal(t, 1, f.logged("circuit breaker closed"))
 	require.Zero(t, f.count("delete"))
 	require.LessOrEqual(t, f.events(name(0))[v1alpha1.ReasonEnsembleUnavailable], 1)
 	// Each object: one pass at the opening, one at the closing, and those that its own writes wake.
-	require.LessOrEqual(t, f.passes()-passes, 8*count, "passes from the outage to its end")
+	f.bounded(passes, 8*count)
+}
+
+// logged is the number of times that the operator has logged a message.
+func (f *fixture) logged(message string) int {
+	return strings.Count(f.logs.String(), fmt.Sprintf(`"msg":%q`, message))
 }
 
 // passes is the number of passes that the operator has made: each is logged.
-func (f *fixture) passes() int { return strings.Count(f.logs.String(), `"msg":"pass"`) }
+func (f *fixture) passes() int { return f.logged("pass") }
+
+// bounded asserts that a fault has caused no more than so many passes.
+func (f *fixture) bounded(before, most int) {
+	f.Helper()
+	made := f.passes() - before
+	f.Logf("%d passes", made)
+	require.LessOrEqual(f, made, most, "passes from the fault to its end")
+}
 
 // A session that expires takes its watches with it: what happened meanwhile is put right, and later drift is seen.
 func TestExpiry(t *testing.T) {
@@ -105,7 +121,7 @@ func TestExpiry(t *testing.T) {
 	f.run(func(o *operatorOptions) { o.Settings.Default = fixed(through) })
 	const count = 10
 	f.many(count)
-	sessions := shared.Server(0).Sessions()
+	sessions, passes := shared.Server(0).Sessions(), f.passes()
 	proxy.Cut()
 	f.eventually("the session expires", func() bool { return shared.Server(0).Sessions() < sessions })
 	_, err := f.hand.Set(f.ctx, "", "/many/"+name(0), []byte("in the gap"), 0)
@@ -116,6 +132,9 @@ func TestExpiry(t *testing.T) {
 	f.holds("/many/"+name(1), "declared")
 	for i := range count {
 		f.ready(name(i))
+	}
+	f.bounded(passes, 8*count)
+	for i := range count {
 		_, err := f.hand.Set(f.ctx, "", "/many/"+name(i), []byte("later"), -1)
 		require.NoError(t, err)
 		f.holds("/many/"+name(i), "declared")
@@ -130,7 +149,7 @@ func TestQuorum(t *testing.T) {
 	f := start(t, ensemble.ConnectString())
 	const count = 10
 	f.many(count)
-	leader := ensemble.Leader()
+	passes, leader := f.passes(), ensemble.Leader()
 	leader.Kill()
 	f.edit(name(0), text("without the old leader"))
 	f.holds("/many/"+name(0), "without the old leader")
@@ -138,7 +157,9 @@ func TestQuorum(t *testing.T) {
 	for i := range count {
 		f.ready(name(i))
 	}
+	f.bounded(passes, 8*count)
 
+	passes = f.passes()
 	followers := ensemble.Followers()
 	for _, server := range followers {
 		server.Kill()
@@ -153,6 +174,7 @@ func TestQuorum(t *testing.T) {
 	for i := range count {
 		f.ready(name(i))
 	}
+	f.bounded(passes, 8*count)
 	require.Equal(t, openings, f.metric("holdfast_zookeeper_breaker_openings_total"))
 	require.Zero(t, f.count("delete"))
 	for i := 2; i < count; i++ {

@@ -130,9 +130,21 @@ func (f *fixture) gone(name string) {
 	f.eventually(name+" is gone", func() bool { return f.get(name) == nil })
 }
 
+// catchUp makes the hand's server see everything that was done before: of several servers it may not be the operator's. A write
+// is answered after all writes before it, also one that is refused.
+func (f *fixture) catchUp() {
+	f.Helper()
+	err := f.hand.Delete(f.ctx, "", "/never-there", 0)
+	var away *zookeeper.UnavailableError
+	if !errors.As(err, &away) {
+		require.ErrorIs(f, err, zookeeper.ErrNoNode)
+	}
+}
+
 // znode reads a znode, which must exist.
 func (f *fixture) znode(path string) zookeeper.Content {
 	f.Helper()
+	f.catchUp()
 	var content zookeeper.Content
 	f.eventually("reading "+path, func() bool {
 		var err error
@@ -160,6 +172,7 @@ func (f *fixture) holds(path, data string) zookeeper.Content {
 
 func (f *fixture) absent(path string) {
 	f.Helper()
+	f.catchUp()
 	_, err := f.hand.Get(f.ctx, path)
 	require.ErrorIs(f, err, zookeeper.ErrNoNode, path)
 }

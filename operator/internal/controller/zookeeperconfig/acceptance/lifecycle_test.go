@@ -17,10 +17,19 @@ import (
 
 type spec = v1alpha1.ZooKeeperConfigSpec
 
+// onEach runs a test on one server and on three.
+func onEach(t *testing.T, test func(t *testing.T, hosts string)) {
+	for name, ensemble := range map[string]*zktest.Ensemble{"standalone": shared, "three servers": trio} {
+		t.Run(name, func(t *testing.T) { test(t, ensemble.ConnectString()) })
+	}
+}
+
 func text(data string) func(*spec) { return func(s *spec) { s.StringData = &data } }
 
-func TestCreateUpdateDelete(t *testing.T) {
-	f := start(t, shared.ConnectString())
+func TestCreateUpdateDelete(t *testing.T) { onEach(t, createUpdateDelete) }
+
+func createUpdateDelete(t *testing.T, hosts string) {
+	f := start(t, hosts)
 	f.create(f.object("flag", "/flags/checkout", "off"))
 	obj := f.ready("flag")
 	made := f.znode("/flags/checkout")
@@ -67,8 +76,10 @@ func TestKnownFieldsAlone(t *testing.T) {
 	require.Equal(t, []byte{0xff, 0x00, 0xfe}, f.znode("/binary").Value)
 }
 
-func TestOrphan(t *testing.T) {
-	f := start(t, shared.ConnectString())
+func TestOrphan(t *testing.T) { onEach(t, orphan) }
+
+func orphan(t *testing.T, hosts string) {
+	f := start(t, hosts)
 	f.create(f.object("kept", "/kept", "v", func(s *spec) { s.DeletionPolicy = v1alpha1.DeletionOrphan }))
 	f.ready("kept")
 	before := f.znode("/kept")
@@ -77,8 +88,10 @@ func TestOrphan(t *testing.T) {
 	require.Equal(t, before, f.znode("/kept"))
 }
 
-func TestACL(t *testing.T) {
-	f := start(t, shared.ConnectString())
+func TestACL(t *testing.T) { onEach(t, acl) }
+
+func acl(t *testing.T, hosts string) {
+	f := start(t, hosts)
 	app := zookeeper.Credential{User: "app", Password: planted}
 	f.secret("app", map[string]string{"username": app.User, "password": app.Password})
 	f.secret("me", map[string]string{"username": operatorCredential.User, "password": operatorCredential.Password})
@@ -115,8 +128,10 @@ func TestACL(t *testing.T) {
 	f.ready("acl")
 }
 
-func TestDataFrom(t *testing.T) {
-	f := start(t, shared.ConnectString())
+func TestDataFrom(t *testing.T) { onEach(t, dataFrom) }
+
+func dataFrom(t *testing.T, hosts string) {
+	f := start(t, hosts)
 	f.create(f.object("from", "/from", "", func(s *spec) {
 		s.StringData = nil
 		s.DataFrom = &v1alpha1.ZnodeDataSource{SecretKeyRef: &v1alpha1.ObjectKeyReference{Name: "source", Key: "value"}}
@@ -148,8 +163,10 @@ func TestDataFrom(t *testing.T) {
 	f.holds("/from", "binary")
 }
 
-func TestAdoption(t *testing.T) {
-	f := start(t, shared.ConnectString())
+func TestAdoption(t *testing.T) { onEach(t, adoption) }
+
+func adoption(t *testing.T, hosts string) {
+	f := start(t, hosts)
 	acl := []zktypes.ACL{digest(operatorCredential, "cdrwa")}
 	require.NoError(t, f.hand.EnsureParents(f.ctx, "/theirs", acl))
 	_, err := f.hand.Create(f.ctx, "", "/theirs", []byte("by hand"), acl)
@@ -204,8 +221,10 @@ func TestCreateOnly(t *testing.T) {
 	f.absent("/new")
 }
 
-func TestConflict(t *testing.T) {
-	f := start(t, shared.ConnectString())
+func TestConflict(t *testing.T) { onEach(t, conflict) }
+
+func conflict(t *testing.T, hosts string) {
+	f := start(t, hosts)
 	f.create(f.object("first", "/path", "first"))
 	f.ready("first")
 	f.create(f.object("second", "/path", "second", func(s *spec) { s.Adoption = v1alpha1.AdoptionForce }))
@@ -230,8 +249,10 @@ func TestConflict(t *testing.T) {
 	f.holds("/path", "second")
 }
 
-func TestMove(t *testing.T) {
-	f := start(t, shared.ConnectString())
+func TestMove(t *testing.T) { onEach(t, move) }
+
+func move(t *testing.T, hosts string) {
+	f := start(t, hosts)
 	f.create(f.object("mover", "/old", "v"))
 	f.ready("mover")
 	f.edit("mover", func(s *spec) { s.Path = "/deep/new" })
@@ -287,8 +308,10 @@ func TestMoveToAnotherEnsemble(t *testing.T) {
 	f.absent("/x")
 }
 
-func TestPause(t *testing.T) {
-	f := start(t, shared.ConnectString())
+func TestPause(t *testing.T) { onEach(t, pause) }
+
+func pause(t *testing.T, hosts string) {
+	f := start(t, hosts)
 	f.create(f.object("paused", "/paused", "v", func(s *spec) { s.Paused = true }))
 	f.not("paused", v1alpha1.ReasonPaused)
 	f.absent("/paused")

@@ -41,10 +41,13 @@ import (
 var (
 	env    *testkit.Environment
 	shared *zktest.Ensemble // standalone; tests do no harm to it
+	trio   *zktest.Ensemble // three servers; tests do no harm to them
 )
 
 func TestMain(m *testing.M) {
-	os.Exit(zktest.Main(m, 1, &shared, func(m *testing.M) int { return testkit.Main(m, &env, crds.All()...) }))
+	os.Exit(zktest.Main(m, 1, &shared, func(m *testing.M) int {
+		return zktest.Main(m, 3, &trio, func(m *testing.M) int { return testkit.Main(m, &env, crds.All()...) })
+	}))
 }
 
 // startTimeout bounds what ends a test.
