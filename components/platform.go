@@ -30,11 +30,23 @@ type PlatformArgs struct {
 	// watches its own namespace only. Each is told to the operator by a ConfigMap, while it runs, and need not exist before:
 	// what makes a namespace should depend on the Platform, so that the operator is there until it has gone.
 	TenantNamespaces []string
+	// TokenReviewers are tenants whose LeaseServices may ask the API server whose a ServiceAccount token is, as
+	// spec.auth.tokenReview needs: a ClusterRoleBinding for each, which then is one of the Platform's objects and none of the
+	// tenant's. Whoever may apply a tenant's objects need not have the right to give rights in the whole cluster.
+	TokenReviewers []TokenReviewer
 	// DeleteCRDs lets the CRDs go with the component. Otherwise they stay in the cluster, since every object of their
 	// kinds, of whatever stack, would be deleted with them.
 	DeleteCRDs bool
 	// ArgoCD adds an Argo CD Application. Nil: none.
 	ArgoCD *ArgoCDArgs
+}
+
+// TokenReviewer is a tenant among a Platform's TokenReviewers.
+type TokenReviewer struct {
+	// Tenant is the name of the tenant; required.
+	Tenant string
+	// Namespace of the tenant. Empty takes the tenant's name.
+	Namespace string
 }
 
 // OperatorArgs configures the operator's Deployment.
@@ -92,6 +104,11 @@ func NewPlatform(
 	if args.Operator.Image == "" || args.Operator.LeaseServiceImage == "" {
 		return nil, fmt.Errorf("Platform %s: operator.image %q and operator.leaseServiceImage %q must both be set",
 			name, args.Operator.Image, args.Operator.LeaseServiceImage)
+	}
+	for i, reviewer := range args.TokenReviewers {
+		if reviewer.Tenant == "" {
+			return nil, fmt.Errorf("Platform %s: tokenReviewers[%d].tenant is required", name, i)
+		}
 	}
 	platform := &Platform{}
 	if err := ctx.RegisterComponentResource(platformType, name, platform, opts...); err != nil {
@@ -158,10 +175,15 @@ func addOperator(
 		{"clusterrole", operatorClusterRole(namespace)},
 		{"clusterrolebinding", operatorClusterRoleBinding(namespace)},
 		{"configmap", config},
+		{"watchrecord", watchRecord(namespace)},
 		{"networkpolicy", operatorPolicy(namespace)},
 	}
 	for _, watched := range watchedNamespaces(namespace, args) {
 		objects = append(objects, child{"watch-" + watched, watchMarker(namespace, watched)})
+	}
+	for _, reviewer := range args.TokenReviewers {
+		tenant := orDefault(reviewer.Namespace, reviewer.Tenant)
+		objects = append(objects, child{"token-review-" + tenant, tokenReview("holdfast-platform-token-review", reviewer.Tenant, tenant)})
 	}
 	objects = append(objects, args.Operator.ReleaseGuard.roles(namespace)...)
 	before, err := own.addAll(objects, within)

@@ -138,6 +138,14 @@ func watchMarker(namespace, watched string) *corev1.ConfigMap {
 	}
 }
 
+// watchRecord is the operator's to fill: it has no data here, so nobody takes out what the operator put in.
+func watchRecord(namespace string) *corev1.ConfigMap {
+	return &corev1.ConfigMap{
+		TypeMeta:   kube.Type(corev1.SchemeGroupVersion, "ConfigMap"),
+		ObjectMeta: objectMeta(namespace, crds.WatchRecord, operatorLabels()),
+	}
+}
+
 // operatorClusterName is the name of what the operator has that is in no namespace. There may be several operators.
 func operatorClusterName(namespace string) string { return operatorName + "-" + namespace }
 

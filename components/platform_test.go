@@ -170,6 +170,30 @@ func TestPlatformTellsTheOperatorOfEachNamespace(t *testing.T) {
 	require.Equal(t, "holdfast-system", at(binding, "subjects", 0, "namespace"))
 }
 
+// What the operator notes of namespaces is its own: an update must not take it out.
+func TestPlatformLeavesTheRecordOfNamespacesAlone(t *testing.T) {
+	record := recordPlatform(t, nil).find("ConfigMap", "holdfast-watchrecord")
+	require.Equal(t, crds.WatchRecord, at(record, "metadata", "name"))
+	require.NotContains(t, record.Fields, "data")
+}
+
+func TestPlatformBindsTheReviewersOfTokens(t *testing.T) {
+	s := recordPlatform(t, func(a *components.PlatformArgs) {
+		a.TokenReviewers = []components.TokenReviewer{{Tenant: "team-a"}, {Tenant: "team-b", Namespace: "shared"}}
+	})
+	s.requireSound()
+	for namespace, account := range map[string]string{"team-a": "team-a-lease-service", "shared": "team-b-lease-service"} {
+		binding := s.find("ClusterRoleBinding", "holdfast-token-review-"+namespace)
+		require.Equal(t, "system:auth-delegator", at(binding, "roleRef", "name"))
+		require.Equal(t, []any{map[string]any{"kind": "ServiceAccount", "name": account, "namespace": namespace}}, at(binding, "subjects"))
+	}
+	_, err := components.NewPlatform(nil, "holdfast", &components.PlatformArgs{
+		Operator:       components.OperatorArgs{Image: "operator", LeaseServiceImage: "lease-service"},
+		TokenReviewers: []components.TokenReviewer{{Namespace: "shared"}},
+	})
+	require.EqualError(t, err, "Platform holdfast: tokenReviewers[0].tenant is required")
+}
+
 func TestPlatformArgoCDApplication(t *testing.T) {
 	s := recordPlatform(t, func(a *components.PlatformArgs) {
 		a.ArgoCD = &components.ArgoCDArgs{RepoURL: "https://git.example.com/tenants.git", Path: "apps"}

@@ -29,7 +29,8 @@ type TenantSpaceArgs struct {
 	// Quota limits what the namespace may hold in total. Empty: no quota.
 	Quota corev1.ResourceList
 	// TokenReview lets the pods of the tenant's LeaseService ask the API server whose a ServiceAccount token is, as its
-	// spec.auth.tokenReview needs: a ClusterRoleBinding, which the operator cannot make.
+	// spec.auth.tokenReview needs: a ClusterRoleBinding, which the operator cannot make. Where somebody applies the tenant's
+	// objects who may not apply that, the Platform's TokenReviewers say it instead.
 	TokenReview bool
 	// Team are the users, groups and ServiceAccounts who may manage the tenant's LeaseServices in the namespace
 	// themselves. None: whoever has rights in the namespace already.
@@ -116,21 +117,25 @@ func tenantSpaceObjects(namespace string, args *TenantSpaceArgs) []child {
 	return append(objects, teamObjects(namespace, args)...)
 }
 
-// reviewObjects bind the role that every cluster has for those who review tokens. It tells nothing but whose a token is and
-// what somebody may do.
 func reviewObjects(namespace string, args *TenantSpaceArgs) []child {
 	if !args.TokenReview {
 		return nil
 	}
-	service := LeaseServiceName(args.Tenant)
-	return []child{{"token-review", &rbacv1.ClusterRoleBinding{
+	return []child{{"token-review", tokenReview("holdfast-token-review", args.Tenant, namespace)}}
+}
+
+// tokenReview binds the role that every cluster has for those who review tokens to the pods of a tenant's LeaseService. It tells
+// nothing but whose a token is and what somebody may do.
+func tokenReview(prefix, tenant, namespace string) *rbacv1.ClusterRoleBinding {
+	service := LeaseServiceName(tenant)
+	return &rbacv1.ClusterRoleBinding{
 		TypeMeta:   kube.Type(rbacv1.SchemeGroupVersion, "ClusterRoleBinding"),
-		ObjectMeta: objectMeta("", "holdfast-token-review-"+namespace+"-"+service, tenantLabels(args.Tenant)),
+		ObjectMeta: objectMeta("", prefix+"-"+namespace+"-"+service, tenantLabels(tenant)),
 		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "system:auth-delegator"},
 		Subjects: []rbacv1.Subject{{
 			Kind: rbacv1.ServiceAccountKind, Name: service + v1alpha1.LeaseServiceAccountSuffix, Namespace: namespace,
 		}},
-	}}}
+	}
 }
 
 func defaultDenyPolicy(meta metav1.ObjectMeta) *networkingv1.NetworkPolicy {

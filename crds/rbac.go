@@ -61,15 +61,20 @@ func ClusterRules() []rbacv1.PolicyRule {
 // for as long as the ConfigMap exists.
 const WatchLabel = "dist.system/watch-namespace"
 
+// WatchRecord is the name of the ConfigMap in the operator's namespace in which the operator keeps the names of the namespaces
+// where it may have left finalizers. Whoever installs the operator makes it, empty: the API server cannot tie "create" to a name.
+const WatchRecord = "holdfast-watched-namespaces"
+
 // OperatorRules are the rules of the Role that the operator needs in its own namespace: the Lease by which its
 // replicas elect one of them, the events that they write about the election, and the seed of the certificate authorities:
 // that Secret is read, and made if there is none. That of etcd's administrator is read. The API server cannot tie "create" to a name.
-// ConfigMaps name the namespaces to watch.
+// ConfigMaps name the namespaces to watch, and one, which the operator writes, those that were watched.
 func OperatorRules() []rbacv1.PolicyRule {
 	return []rbacv1.PolicyRule{
 		{APIGroups: []string{""}, Resources: []string{"secrets"}, ResourceNames: []string{SeedSecret, EtcdAdminAccess}, Verbs: []string{"get"}},
 		{APIGroups: []string{""}, Resources: []string{"secrets"}, Verbs: []string{"create"}},
 		{APIGroups: []string{""}, Resources: []string{"configmaps"}, Verbs: []string{"get", "list", "watch"}},
+		{APIGroups: []string{""}, Resources: []string{"configmaps"}, ResourceNames: []string{WatchRecord}, Verbs: []string{"patch"}},
 		{APIGroups: []string{"coordination.k8s.io"}, Resources: []string{"leases"}, Verbs: []string{"get", "create", "update"}},
 		{APIGroups: []string{"events.k8s.io"}, Resources: []string{"events"}, Verbs: []string{"create", "patch"}},
 		{APIGroups: []string{""}, Resources: []string{"events"}, Verbs: []string{"create", "patch"}},

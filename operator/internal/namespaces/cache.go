@@ -34,6 +34,9 @@ type Options struct {
 	Registerer prometheus.Registerer
 	// ProbeFirst and ProbeMost are the least and the greatest time between probes of what cannot be read. Zero: 1 s, 15 s.
 	ProbeFirst, ProbeMost time.Duration
+	// Retry is the time to the next look at a namespace that could not be added, or is not watched for its marker's sake.
+	// It is longer than a pass takes. Zero: 10 s.
+	Retry time.Duration
 }
 
 // Cache is a cache over namespaces, of namespaced types alone. It is safe for concurrent use; New makes one.
@@ -78,6 +81,9 @@ func New(config *rest.Config, base cache.Options, options Options) (*Cache, erro
 	}
 	if options.ProbeMost == 0 {
 		options.ProbeMost = 15 * time.Second
+	}
+	if options.Retry == 0 {
+		options.Retry = 10 * time.Second
 	}
 	seen, err := newSight(options.Log, options.Registerer)
 	if err != nil {

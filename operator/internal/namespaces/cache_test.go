@@ -6,8 +6,10 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"net/http"
 	"os"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -47,7 +49,7 @@ type world struct {
 	cache  *namespaces.Cache
 	gauges *prometheus.Registry
 
-	wrap func(http.RoundTripper) http.RoundTripper // nil: the API server answers as it does
+	refuse func(*http.Request) bool // which requests of the cache do not get through; nil: all do
 
 	mu    sync.Mutex
 	heard map[string]int // "add ns/name", "delete ns/name"
@@ -70,17 +72,43 @@ func (w *world) namespace() string {
 	return ns.Name
 }
 
+// grant gives the cache rights in a namespace; the empty one is the cluster.
+func (w *world) grant(namespace string, rules []rbacv1.PolicyRule) {
+	w.Helper()
+	subjects := []rbacv1.Subject{{Kind: rbacv1.UserKind, APIGroup: rbacv1.GroupName, Name: w.user}}
+	meta := metav1.ObjectMeta{Namespace: namespace, Name: w.user}
+	ref := rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: meta.Name}
+	var role, binding client.Object = &rbacv1.Role{ObjectMeta: meta, Rules: rules}, &rbacv1.RoleBinding{ObjectMeta: meta, RoleRef: ref, Subjects: subjects}
+	if namespace == "" {
+		ref.Kind = "ClusterRole"
+		role, binding = &rbacv1.ClusterRole{ObjectMeta: meta, Rules: rules}, &rbacv1.ClusterRoleBinding{ObjectMeta: meta, RoleRef: ref, Subjects: subjects}
+	}
+	require.NoError(w, w.admin.Create(w.ctx, role))
+	require.NoError(w, w.admin.Create(w.ctx, binding))
+}
+
 // allow lets the cache read ConfigMaps in a namespace.
 func (w *world) allow(namespace string) {
 	w.Helper()
-	meta := metav1.ObjectMeta{Namespace: namespace, Name: "reader"}
-	require.NoError(w, w.admin.Create(w.ctx, &rbacv1.Role{ObjectMeta: meta, Rules: []rbacv1.PolicyRule{
-		{APIGroups: []string{""}, Resources: []string{"configmaps"}, Verbs: []string{"get", "list", "watch"}},
-	}}))
-	require.NoError(w, w.admin.Create(w.ctx, &rbacv1.RoleBinding{
-		ObjectMeta: meta, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: "reader"},
-		Subjects: []rbacv1.Subject{{Kind: rbacv1.UserKind, APIGroup: rbacv1.GroupName, Name: w.user}},
-	}))
+	w.grant(namespace, []rbacv1.PolicyRule{{APIGroups: []string{""}, Resources: []string{"configmaps"}, Verbs: []string{"get", "list", "watch"}}})
+}
+
+// home is the operator's own namespace as it is installed, with the rights that it has there and in the cluster.
+func (w *world) home() string {
+	w.Helper()
+	own := w.namespace()
+	w.grant(own, crds.OperatorRules())
+	w.grant("", crds.ClusterRules())
+	w.configMap(own, crds.WatchRecord, nil)
+	return own
+}
+
+// recorded are the namespaces of the record.
+func (w *world) recorded(own string) []string {
+	w.Helper()
+	found := &corev1.ConfigMap{}
+	require.NoError(w, w.admin.Get(w.ctx, client.ObjectKey{Namespace: own, Name: crds.WatchRecord}, found))
+	return slices.Sorted(maps.Keys(found.Data))
 }
 
 func (w *world) configMap(namespace, name string, labels map[string]string) *corev1.ConfigMap {
@@ -113,13 +141,13 @@ func (w *world) hears(what string, obj client.Object) bool {
 
 const byLabel = ".colour"
 
-// run starts the cache with a handler and an index of ConfigMaps.
-func (w *world) run(markers string, given ...string) {
+// run starts the cache with a handler and an index of ConfigMaps. It runs until it is stopped, or the test ends.
+func (w *world) run(markers string, given ...string) (stop func()) {
 	w.Helper()
 	config := rest.CopyConfig(env.Config)
 	config.Impersonate = rest.ImpersonationConfig{UserName: w.user}
-	if w.wrap != nil {
-		config.Wrap(w.wrap)
+	if w.refuse != nil {
+		config.Wrap(func(inner http.RoundTripper) http.RoundTripper { return cut{inner, w.refuse} })
 	}
 	httpClient, err := rest.HTTPClientFor(config)
 	require.NoError(w, err)
@@ -129,7 +157,7 @@ func (w *world) run(markers string, given ...string) {
 		cache.Options{Scheme: scheme.Scheme, Mapper: mapper, HTTPClient: httpClient, ReaderFailOnMissingInformer: true},
 		namespaces.Options{
 			Given: given, Markers: markers, Registerer: w.gauges, Log: logr.FromSlogHandler(slog.NewJSONHandler(w, nil)),
-			ProbeFirst: 50 * time.Millisecond, ProbeMost: 200 * time.Millisecond,
+			ProbeFirst: 50 * time.Millisecond, ProbeMost: 200 * time.Millisecond, Retry: 200 * time.Millisecond,
 		})
 	require.NoError(w, err)
 	require.NoError(w, w.cache.IndexField(w.ctx, &corev1.ConfigMap{}, byLabel, func(obj client.Object) []string {
@@ -144,7 +172,7 @@ func (w *world) run(markers string, given ...string) {
 	ctx, cancel := context.WithCancel(w.ctx)
 	done := make(chan error, 1)
 	go func() { done <- w.cache.Start(ctx) }()
-	w.Cleanup(func() {
+	stop = sync.OnceFunc(func() {
 		cancel()
 		if err := <-done; err != nil {
 			w.Errorf("the cache ended with %v", err)
@@ -153,8 +181,23 @@ func (w *world) run(markers string, given ...string) {
 			w.Error("the informer goes on after the cache")
 		}
 	})
+	w.Cleanup(stop)
 	require.True(w, w.cache.WaitForCacheSync(w.ctx))
 	require.True(w, toolscache.WaitForCacheSync(w.ctx.Done(), registration.HasSynced, informer.HasSynced))
+	return stop
+}
+
+// says waits until the log has a text.
+func (w *world) says(text string) {
+	w.Helper()
+	w.eventually("the log has "+text, func() error {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		if !bytes.Contains(w.logs.Bytes(), []byte(text)) {
+			return errors.New("not said")
+		}
+		return nil
+	})
 }
 
 func (w *world) eventually(what string, check func() error) {
@@ -224,8 +267,8 @@ func TestANamespaceThatCannotBeReadHoldsNobodyUp(t *testing.T) {
 
 func TestNamespacesComeAndGoByTheirMarkers(t *testing.T) {
 	w := newWorld(t)
-	own, first, second := w.namespace(), w.namespace(), w.namespace()
-	for _, each := range []string{own, first, second} {
+	own, first, second := w.home(), w.namespace(), w.namespace()
+	for _, each := range []string{first, second} {
 		w.allow(each)
 	}
 	marker := func(namespace string) *corev1.ConfigMap {
@@ -268,8 +311,7 @@ func TestNamespacesComeAndGoByTheirMarkers(t *testing.T) {
 // would remove.
 func TestANamespaceIsKeptWhileItsFinalizersNeedIt(t *testing.T) {
 	w := newWorld(t)
-	own, space := w.namespace(), w.namespace()
-	w.allow(own)
+	own, space := w.home(), w.namespace()
 	w.allow(space)
 	marker := w.configMap(own, "watch", map[string]string{crds.WatchLabel: space})
 	held := w.configMap(space, "held", nil)
@@ -277,30 +319,17 @@ func TestANamespaceIsKeptWhileItsFinalizersNeedIt(t *testing.T) {
 	require.NoError(t, w.admin.Update(w.ctx, held))
 	w.run(own)
 	require.NoError(t, w.admin.Delete(w.ctx, marker))
-	w.eventually("it is said to be kept", func() error {
-		w.mu.Lock()
-		defer w.mu.Unlock()
-		if !bytes.Contains(w.logs.Bytes(), []byte("until its finalizers are gone")) {
-			return errors.New("not said")
-		}
-		return nil
-	})
+	w.says("until its finalizers are gone")
 	require.True(t, w.cache.Watches(space))
 	require.NoError(t, w.get(held))
 	held.Finalizers = nil
 	require.NoError(t, w.admin.Update(w.ctx, held))
-	w.eventually("it is let go", func() error {
-		if w.cache.Watches(space) {
-			return errors.New("still watched")
-		}
-		return nil
-	})
+	w.goneFrom(space)
 }
 
 func TestANamespaceThatDoesNotExistYet(t *testing.T) {
 	w := newWorld(t)
-	own := w.namespace()
-	w.allow(own)
+	own := w.home()
 	name := own + "-later"
 	w.configMap(own, "watch", map[string]string{crds.WatchLabel: name})
 	w.run(own)

@@ -8,7 +8,6 @@ import (
 	"strings"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -25,40 +24,14 @@ import (
 // it all other namespaces would be.
 const lookTimeout = 5 * time.Second
 
-// held adds the namespaces in which ZooKeeperConfigs have a finalizer of ours. Their markers may have gone while no operator
-// ran, or before the last one stopped: adjust keeps them, as it does when a marker goes before its eyes.
-//
-// The finalizer does not say whose it is, and a cluster may have several operators: one that took another's namespace would
-// look for the znodes in the wrong ensemble. So a namespace counts only where this operator still has its Role, which
-// lets it list ConfigMaps.
-func (c *Cache) held(ctx context.Context) error {
-	found := map[string]string{}
-	if err := c.finalizers(ctx, metav1.NamespaceAll, func(obj client.Object) { found[obj.GetNamespace()] = obj.GetName() }); err != nil {
-		return err
-	}
-	for _, name := range slices.Sorted(maps.Keys(found)) {
-		if c.Watches(name) {
-			continue
-		}
-		own, err := c.mayList(ctx, name)
-		if err != nil {
-			return err
-		}
-		if !own {
-			continue
-		}
-		if err := c.add(name); err != nil {
-			return err
-		}
-		c.options.Log.Info("a namespace is watched, since there are finalizers in it", "namespace", name, "object", "ZooKeeperConfig "+found[name])
-	}
-	return nil
-}
-
 // holder names an object of a namespace that has a finalizer of ours, or is empty. Of ZooKeeperConfigs the API server is
-// asked, since the cache has no kind before a controller asks for it, which only an operator that leads does.
-func (c *Cache) holder(ctx context.Context, name string) (holder string, err error) {
-	err = c.finalizers(ctx, name, func(obj client.Object) { holder = "ZooKeeperConfig " + obj.GetName() })
+// asked, since the cache has no kind before a controller asks for it, which only an operator that leads does. Where that
+// is not allowed, the cache is taken at its word if it sees the whole namespace.
+func (c *Cache) holder(ctx context.Context, name string) (string, error) {
+	holder, err := c.finalized(ctx, name)
+	if apierrors.IsForbidden(err) && c.sight.whole(name) {
+		err = nil
+	}
 	if err != nil || holder != "" {
 		return holder, err
 	}
@@ -82,47 +55,30 @@ func (c *Cache) holder(ctx context.Context, name string) (holder string, err err
 	return "", nil
 }
 
-// finalizers asks the API server for the ZooKeeperConfigs of a namespace, or of all, that have a finalizer of ours. It finds
-// none where there is no such kind, or no right to list it.
-func (c *Cache) finalizers(ctx context.Context, namespace string, found func(client.Object)) error {
+// finalized asks the API server for a ZooKeeperConfig of a namespace that has a finalizer of ours, and is empty where there
+// is none, or no such kind.
+func (c *Cache) finalized(ctx context.Context, namespace string) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
 	defer cancel()
 	clients, err := metadata.NewForConfigAndClient(c.config, c.base.HTTPClient)
 	if err != nil {
-		return fmt.Errorf("list ZooKeeperConfigs: %w", err)
+		return "", fmt.Errorf("list ZooKeeperConfigs: %w", err)
 	}
 	resource := clients.Resource(v1alpha1.GroupVersion.WithResource("zookeeperconfigs")).Namespace(namespace)
 	pages := pager.New(func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
 		return resource.List(ctx, options)
 	})
+	found := ""
 	err = pages.EachListItem(ctx, metav1.ListOptions{}, func(raw runtime.Object) error {
 		if obj, ok := raw.(client.Object); ok && isHeld(obj) {
-			found(obj)
+			found = "ZooKeeperConfig " + obj.GetName()
 		}
 		return nil
 	})
-	if err != nil && !apierrors.IsForbidden(err) && !apierrors.IsNotFound(err) {
-		return fmt.Errorf("list ZooKeeperConfigs: %w", err)
+	if err != nil && !apierrors.IsNotFound(err) {
+		return "", fmt.Errorf("list ZooKeeperConfigs: %w", err)
 	}
-	return nil
-}
-
-// mayList tells whether this operator may list the ConfigMaps of a namespace.
-func (c *Cache) mayList(ctx context.Context, namespace string) (bool, error) {
-	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
-	defer cancel()
-	clients, err := metadata.NewForConfigAndClient(c.config, c.base.HTTPClient)
-	if err != nil {
-		return false, fmt.Errorf("list ConfigMaps of namespace %s: %w", namespace, err)
-	}
-	_, err = clients.Resource(corev1.SchemeGroupVersion.WithResource("configmaps")).Namespace(namespace).List(ctx, metav1.ListOptions{Limit: 1})
-	if apierrors.IsForbidden(err) {
-		return false, nil
-	}
-	if err != nil {
-		return false, fmt.Errorf("list ConfigMaps of namespace %s: %w", namespace, err)
-	}
-	return true, nil
+	return found, nil
 }
 
 func isHeld(obj client.Object) bool {

@@ -3,30 +3,22 @@ package namespaces_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
 	"strings"
 	"sync/atomic"
 	"testing"
 
 	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/holdfast-io/holdfast/crds"
 	"github.com/holdfast-io/holdfast/operator/api/v1alpha1"
 )
-
-// allowCluster lets the cache do what the operator may do in the whole cluster.
-func (w *world) allowCluster() {
-	w.Helper()
-	meta := metav1.ObjectMeta{Name: w.user}
-	require.NoError(w, w.admin.Create(w.ctx, &rbacv1.ClusterRole{ObjectMeta: meta, Rules: crds.ClusterRules()}))
-	require.NoError(w, w.admin.Create(w.ctx, &rbacv1.ClusterRoleBinding{
-		ObjectMeta: meta, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: meta.Name},
-		Subjects: []rbacv1.Subject{{Kind: rbacv1.UserKind, APIGroup: rbacv1.GroupName, Name: w.user}},
-	}))
-}
 
 // znode makes a ZooKeeperConfig that has the operator's finalizer.
 func (w *world) znode(namespace string) *unstructured.Unstructured {
@@ -56,48 +48,156 @@ func (w *world) goneFrom(space string) {
 	})
 }
 
-// An operator that starts after the marker has gone keeps the namespace as one does that saw it go; but not that of another
-// operator, in which it has no Role.
+// An operator that starts after the marker and its own Role have gone comes back to the namespace, as its record has it. It stays
+// away from those of other operators, whose finalizers are the same.
 func TestANamespaceIsKeptThroughARestart(t *testing.T) {
 	w := newWorld(t)
-	own, space, foreign := w.namespace(), w.namespace(), w.namespace()
-	w.allow(own)
+	own, space, foreign := w.home(), w.namespace(), w.namespace()
 	w.allow(space)
-	w.allowCluster()
 	held := w.znode(space)
 	w.znode(foreign)
+	marker := w.configMap(own, "watch", map[string]string{crds.WatchLabel: space})
+	var writes atomic.Int32
+	w.refuse = func(req *http.Request) bool {
+		if req.Method == http.MethodPatch {
+			writes.Add(1)
+		}
+		return false
+	}
+	stop := w.run(own)
+	require.Equal(t, []string{space}, w.recorded(own))
+	stop()
+	writes.Store(0)
+	stop = w.run(own)
+	require.True(t, w.cache.Watches(space))
+	require.Zero(t, writes.Load(), "what is on record is not written again")
+	stop()
+
+	require.NoError(t, w.admin.Delete(w.ctx, marker))
+	require.NoError(t, w.admin.Delete(w.ctx, &rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Namespace: space, Name: w.user}}))
 	w.run(own)
 	require.True(t, w.cache.Watches(space))
 	require.False(t, w.cache.Watches(foreign))
 	held.SetFinalizers(nil)
 	require.NoError(t, w.admin.Update(w.ctx, held))
 	w.goneFrom(space)
+	w.forgets(own)
 }
 
-// broken is a transport by which requests that name a namespace fail while it is told so.
-type broken struct {
+// What lost its marker while no operator ran, and needs none, is struck out without being watched.
+func TestANamespaceWithoutFinalizersIsForgotten(t *testing.T) {
+	w := newWorld(t)
+	own, space := w.home(), w.namespace()
+	marker := w.configMap(own, "watch", map[string]string{crds.WatchLabel: space})
+	stop := w.run(own)
+	require.Equal(t, []string{space}, w.recorded(own))
+	stop()
+	require.NoError(t, w.admin.Delete(w.ctx, marker))
+	w.run(own)
+	w.forgets(own)
+	require.False(t, w.cache.Watches(space))
+}
+
+// A pass that was under way when a namespace was dropped may add a finalizer: it is seen before the namespace is forgotten.
+func TestAFinalizerThatComesLate(t *testing.T) {
+	w := newWorld(t)
+	own, space := w.home(), w.namespace()
+	w.allow(space)
+	marker := w.configMap(own, "watch", map[string]string{crds.WatchLabel: space})
+	var looks atomic.Int32
+	var late atomic.Bool
+	w.refuse = func(req *http.Request) bool {
+		return strings.Contains(req.URL.Path, "/namespaces/"+space+"/zookeeperconfigs") && looks.Add(1) > 1 && !late.Load()
+	}
+	w.run(own)
+	require.NoError(t, w.admin.Delete(w.ctx, marker))
+	w.goneFrom(space)
+	held := w.znode(space)
+	late.Store(true)
+	w.eventually("it is watched again", func() error {
+		if !w.cache.Watches(space) {
+			return errors.New("not watched")
+		}
+		return nil
+	})
+	require.Equal(t, []string{space}, w.recorded(own))
+	held.SetFinalizers(nil)
+	require.NoError(t, w.admin.Update(w.ctx, held))
+	w.goneFrom(space)
+	w.forgets(own)
+}
+
+// A namespace of the record that cannot be looked into is said to be so, and is not forgotten.
+func TestANamespaceThatCannotBeLookedInto(t *testing.T) {
+	w := newWorld(t)
+	own, space := w.home(), w.namespace()
+	w.configMap(own, "watch", map[string]string{crds.WatchLabel: space})
+	w.run(own)()
+	w.refuse = func(req *http.Request) bool {
+		return strings.HasSuffix(req.URL.Path, "/namespaces/"+space+"/zookeeperconfigs")
+	}
+	require.NoError(t, w.admin.DeleteAllOf(w.ctx, &corev1.ConfigMap{}, client.InNamespace(own), client.HasLabels{crds.WatchLabel}))
+	w.run(own)
+	w.says("whether there are finalizers in a namespace that was watched cannot be told")
+	require.Equal(t, []string{space}, w.recorded(own))
+}
+
+// An operator whose record is missing serves all the same, and says what may come of it.
+func TestWithoutARecordNamespacesAreServed(t *testing.T) {
+	w := newWorld(t)
+	own, space := w.home(), w.namespace()
+	w.allow(space)
+	record := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: own, Name: crds.WatchRecord}}
+	require.NoError(t, w.admin.Delete(w.ctx, record))
+	w.configMap(own, "watch", map[string]string{crds.WatchLabel: space})
+	w.run(own)
+	require.True(t, w.cache.Watches(space))
+	w.says("a restart may forget namespaces that are watched")
+	w.configMap(own, crds.WatchRecord, nil)
+	w.eventually("it is noted as soon as there is a record", func() error {
+		if len(w.recorded(own)) == 0 {
+			return errors.New("not noted")
+		}
+		return nil
+	})
+}
+
+// forgets waits until the record is empty.
+func (w *world) forgets(own string) {
+	w.Helper()
+	w.eventually("it is forgotten", func() error {
+		if left := w.recorded(own); len(left) > 0 {
+			return fmt.Errorf("the record has %v", left)
+		}
+		return nil
+	})
+}
+
+// cut is a transport that some requests do not get through.
+type cut struct {
 	http.RoundTripper
-	namespace string
-	fails     *atomic.Bool
+	refuse func(*http.Request) bool
 }
 
-func (b broken) RoundTrip(req *http.Request) (*http.Response, error) {
-	if b.fails.Load() && strings.Contains(req.URL.Path, "/namespaces/"+b.namespace+"/configmaps") {
+func (c cut) RoundTrip(req *http.Request) (*http.Response, error) {
+	if c.refuse(req) {
 		return nil, errors.New("the connection is broken")
 	}
-	return b.RoundTripper.RoundTrip(req)
+	return c.RoundTripper.RoundTrip(req)
 }
 
 // A namespace whose objects were never told holds nobody up when its marker goes, and is kept until it can be told what it has.
 func TestANamespaceThatNeverSyncedHoldsNobodyUp(t *testing.T) {
 	w := newWorld(t)
-	own, space, next := w.namespace(), w.namespace(), w.namespace()
-	for _, each := range []string{own, space, next} {
+	own, space, next := w.home(), w.namespace(), w.namespace()
+	for _, each := range []string{space, next} {
 		w.allow(each)
 	}
 	var fails atomic.Bool
 	fails.Store(true)
-	w.wrap = func(inner http.RoundTripper) http.RoundTripper { return broken{inner, space, &fails} }
+	w.refuse = func(req *http.Request) bool {
+		return fails.Load() && strings.Contains(req.URL.Path, "/namespaces/"+space+"/configmaps")
+	}
 	w.run(own)
 	marker := w.configMap(own, "watch", map[string]string{crds.WatchLabel: space})
 	w.eventually("it is watched", func() error {

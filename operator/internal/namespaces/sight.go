@@ -125,6 +125,13 @@ func (s *sight) hint(namespace string) <-chan struct{} {
 	return s.cleared[namespace]
 }
 
+// whole tells whether all that is asked of a namespace can be read.
+func (s *sight) whole(namespace string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.blind[namespace]) == 0
+}
+
 // check returns an UnreadableError for what cannot be read.
 func (s *sight) check(namespace string, gvk schema.GroupVersionKind) error {
 	s.mu.Lock()
