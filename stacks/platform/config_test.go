@@ -138,12 +138,6 @@ func TestParseConfigRefuses(t *testing.T) {
 		{"a quota that refuses every pod", map[string]string{"tenants": `[{"name": "a", "quota": {"requests.cpu": "1", "memory": "1Gi", "limits.memory": "1Gi", "pods": 3}, "resources": {"limits": {"cpu": "1"}}}]`}, []string{
 			`tenants[0] (a): resources: must set limits.memory, requests.memory, which quota counts: pods without it are refused`,
 		}},
-		{"tokens in a tenant's folder", map[string]string{
-			"ownership": "gitops", "gitops": `{"flavour": "argocd", "repoURL": "ssh://git@git.example.com/x.git", "path": "p"}`,
-			"tenants": `[{"name": "a", "auth": {"tokenReview": true}}, {"name": "b", "ownership": "pulumi", "auth": {"tokenReview": true}}]`,
-		}, []string{
-			`tenants[0] (a): auth.tokenReview: is true, which needs a ClusterRoleBinding, and the project of tenants lets Argo CD apply none: leave the tenant to Pulumi by ownership: pulumi, or leave out tokenReview`,
-		}},
 		{"a token in the URL of a repository", map[string]string{
 			"gitops": `{"flavour": "flux", "repoURL": "https://hunter2@git.example.com/x.git", "path": "p"}`,
 			"argocd": `{"repoURL": "ssh://git:hunter2@git.example.com/x.git", "path": "p"}`,
@@ -188,14 +182,6 @@ func TestRepositoriesWithoutCredentialsAreAllowed(t *testing.T) {
 		}), nil)
 		require.NoError(t, err, url)
 	}
-}
-
-func TestFluxKeepsATenantThatReviewsTokens(t *testing.T) {
-	_, err := platform.ParseConfig(values(map[string]string{
-		"ownership": "gitops", "gitops": `{"flavour": "flux", "repoURL": "https://git.example.com/x.git", "path": "p"}`,
-		"tenants": `[{"name": "a", "auth": {"tokenReview": true}}]`,
-	}), nil)
-	require.NoError(t, err)
 }
 
 func TestParseConfigNamesTheKeysThatATenantMayHave(t *testing.T) {

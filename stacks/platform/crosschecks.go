@@ -31,7 +31,7 @@ func crossChecks(c *Config) []configschema.Problem {
 		if len(problems) == before || tenant.Namespace != tenant.Name { // one problem for one mistake
 			problems = claim(problems, namespaces, path, "namespace", tenant.Namespace)
 		}
-		for _, rule := range []tenantRule{checkEtcd, checkReplicas, checkStorage, checkQuota, checkTokenReview} {
+		for _, rule := range []tenantRule{checkEtcd, checkReplicas, checkStorage, checkQuota} {
 			if key, message := rule(c, tenant); message != "" {
 				problems = append(problems, configschema.Problem{Path: configschema.Field(path, key), Message: message})
 			}
@@ -175,17 +175,6 @@ func checkStorage(_ *Config, t *Tenant) (key, message string) {
 		return "storage", "is the volume of a replica's own etcd; leave it out, since the tenant uses another etcd"
 	}
 	return "", ""
-}
-
-// checkTokenReview refuses what Argo CD would not apply: a tenant's folder may hold no ClusterRoleBinding, or whoever may
-// change the folder could give itself every right in the cluster.
-func checkTokenReview(c *Config, t *Tenant) (key, message string) {
-	argo := c.GitOps != nil && c.GitOps.Flavour == components.GitOpsArgoCD
-	if t.Ownership != OwnershipGitOps || !argo || t.Auth == nil || !t.Auth.TokenReview {
-		return "", ""
-	}
-	return "auth.tokenReview", "is true, which needs a ClusterRoleBinding, and the project of tenants lets Argo CD apply none: " +
-		"leave the tenant to Pulumi by ownership: pulumi, or leave out tokenReview"
 }
 
 // checkQuota finds compute resources that the quota counts and the pods do not declare: Kubernetes would refuse the pods.

@@ -56,6 +56,29 @@ func TestDeployOrdersTenantsAroundTheOperator(t *testing.T) {
 	require.Contains(t, deployment.Dependencies, stack["CustomResourceDefinition holdfast-crd-leaseservices"].URN)
 }
 
+// What gives a tenant rights in the whole cluster is among the platform's manifests: Argo CD may apply none of it from a tenant's folder.
+func TestTheReviewersOfTokensAreThePlatforms(t *testing.T) {
+	for _, ownership := range []string{"pulumi", "gitops"} {
+		config, err := platform.ParseConfig(values(map[string]string{
+			"ownership": ownership, "gitops": `{"flavour": "argocd", "repoURL": "https://git.example.com/x.git", "path": "p"}`,
+			"tenants": `[{"name": "team-a", "namespace": "a", "auth": {"tokenReview": true}}, {"name": "team-b"}]`,
+		}), nil)
+		require.NoError(t, err)
+		manifests, err := platform.RenderManifests(config)
+		require.NoError(t, err)
+		var paths []string
+		for _, manifest := range manifests {
+			if manifest.Object["kind"] == "ClusterRoleBinding" {
+				paths = append(paths, manifest.Path)
+			}
+		}
+		require.Equal(t, []string{
+			"holdfast-system/10-clusterrolebinding-holdfast-operator-holdfast-system.yaml",
+			"holdfast-system/10-clusterrolebinding-holdfast-platform-token-review-a-team-a.yaml",
+		}, paths)
+	}
+}
+
 func TestDeployGivesTheDevelopmentEtcdToWhoAsks(t *testing.T) {
 	stack := recordStack(t, map[string]string{
 		"devEtcd": `{"image": "holdfast.local/etcd:dev", "namespace": "store"}`, "tenants": twoTenants,
