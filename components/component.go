@@ -1,10 +1,13 @@
 package components
 
 import (
+	"fmt"
+
 	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/holdfast-io/holdfast/components/kube"
+	"github.com/holdfast-io/holdfast/operator/api/v1alpha1"
 )
 
 // Labels that the objects of all components carry.
@@ -62,6 +65,28 @@ func (c children) addAll(list []child, opts ...pulumi.ResourceOption) ([]pulumi.
 
 func objectMeta(namespace, name string, labels map[string]string) metav1.ObjectMeta {
 	return metav1.ObjectMeta{Namespace: namespace, Name: name, Labels: labels}
+}
+
+// checkMetadata refuses metadata by which a custom resource cannot be found again.
+func checkMetadata(kind, name string, meta metav1.ObjectMeta) error {
+	if meta.Name == "" || meta.Namespace == "" {
+		return fmt.Errorf("%s %s: metadata.name %q and metadata.namespace %q must both be set", kind, name, meta.Name, meta.Namespace)
+	}
+	return nil
+}
+
+// awaited is the metadata by which an update waits until the object's condition Ready is True, or does not wait.
+func awaited(meta metav1.ObjectMeta, wait bool) metav1.ObjectMeta {
+	meta = *meta.DeepCopy()
+	if meta.Annotations == nil {
+		meta.Annotations = map[string]string{}
+	}
+	if wait {
+		meta.Annotations[annotationWaitFor] = "condition=" + v1alpha1.ConditionReady
+	} else {
+		meta.Annotations[annotationSkipAwait] = "true"
+	}
+	return meta
 }
 
 func timeouts(create, update, remove string) pulumi.ResourceOption {

@@ -1,7 +1,6 @@
 package components
 
 import (
-	"fmt"
 	"time"
 
 	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
@@ -41,9 +40,8 @@ type LeaseService struct {
 func NewLeaseService(
 	ctx *pulumi.Context, name string, args *LeaseServiceArgs, opts ...pulumi.ResourceOption,
 ) (*LeaseService, error) {
-	if args.Metadata.Name == "" || args.Metadata.Namespace == "" {
-		return nil, fmt.Errorf("LeaseService %s: metadata.name %q and metadata.namespace %q must both be set",
-			name, args.Metadata.Name, args.Metadata.Namespace)
+	if err := checkMetadata("LeaseService", name, args.Metadata); err != nil {
+		return nil, err
 	}
 	res := &LeaseService{}
 	object := leaseServiceObject(args)
@@ -64,7 +62,7 @@ func awaitLeaseService(replicas int32) string {
 func leaseServiceObject(args *LeaseServiceArgs) *v1alpha1.LeaseService {
 	object := &v1alpha1.LeaseService{
 		TypeMeta:   kube.Type(v1alpha1.GroupVersion, "LeaseService"),
-		ObjectMeta: *args.Metadata.DeepCopy(),
+		ObjectMeta: awaited(args.Metadata, !args.SkipAwait),
 		Spec:       *args.Spec.DeepCopy(),
 	}
 	switch {
@@ -75,14 +73,6 @@ func leaseServiceObject(args *LeaseServiceArgs) *v1alpha1.LeaseService {
 	}
 	if object.Spec.LeaseTTLSeconds == 0 {
 		object.Spec.LeaseTTLSeconds = v1alpha1.DefaultLeaseTTLSeconds
-	}
-	if object.Annotations == nil {
-		object.Annotations = map[string]string{}
-	}
-	if args.SkipAwait {
-		object.Annotations[annotationSkipAwait] = "true"
-	} else {
-		object.Annotations[annotationWaitFor] = "condition=" + v1alpha1.ConditionReady
 	}
 	return object
 }

@@ -1,8 +1,6 @@
 package components
 
 import (
-	"fmt"
-
 	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -40,9 +38,8 @@ type ReleaseGuard struct {
 func NewReleaseGuard(
 	ctx *pulumi.Context, name string, args *ReleaseGuardArgs, opts ...pulumi.ResourceOption,
 ) (*ReleaseGuard, error) {
-	if args.Metadata.Name == "" || args.Metadata.Namespace == "" {
-		return nil, fmt.Errorf("ReleaseGuard %s: metadata.name %q and metadata.namespace %q must both be set",
-			name, args.Metadata.Name, args.Metadata.Namespace)
+	if err := checkMetadata("ReleaseGuard", name, args.Metadata); err != nil {
+		return nil, err
 	}
 	res := &ReleaseGuard{}
 	wait := orDefault(args.Timeout, "1h")
@@ -56,16 +53,8 @@ func NewReleaseGuard(
 func releaseGuardObject(args *ReleaseGuardArgs) *v1alpha1.ReleaseGuard {
 	object := &v1alpha1.ReleaseGuard{
 		TypeMeta:   kube.Type(v1alpha1.GroupVersion, "ReleaseGuard"),
-		ObjectMeta: *args.Metadata.DeepCopy(),
+		ObjectMeta: awaited(args.Metadata, args.Await),
 		Spec:       *args.Spec.DeepCopy(),
-	}
-	if object.Annotations == nil {
-		object.Annotations = map[string]string{}
-	}
-	if args.Await {
-		object.Annotations[annotationWaitFor] = "condition=" + v1alpha1.ConditionReady
-	} else {
-		object.Annotations[annotationSkipAwait] = "true"
 	}
 	return object
 }

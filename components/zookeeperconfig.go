@@ -45,9 +45,8 @@ type ZooKeeperConfig struct {
 func NewZooKeeperConfig(
 	ctx *pulumi.Context, name string, args *ZooKeeperConfigArgs, opts ...pulumi.ResourceOption,
 ) (*ZooKeeperConfig, error) {
-	if args.Metadata.Name == "" || args.Metadata.Namespace == "" {
-		return nil, fmt.Errorf("ZooKeeperConfig %s: metadata.name %q and metadata.namespace %q must both be set",
-			name, args.Metadata.Name, args.Metadata.Namespace)
+	if err := checkMetadata("ZooKeeperConfig", name, args.Metadata); err != nil {
+		return nil, err
 	}
 	res := &ZooKeeperConfig{}
 	// A deletion waits for ZooKeeper at most for the operator's deadline, which is seconds.
@@ -61,16 +60,8 @@ func NewZooKeeperConfig(
 func zooKeeperConfigObject(args *ZooKeeperConfigArgs) *v1alpha1.ZooKeeperConfig {
 	object := &v1alpha1.ZooKeeperConfig{
 		TypeMeta:   kube.Type(v1alpha1.GroupVersion, "ZooKeeperConfig"),
-		ObjectMeta: *args.Metadata.DeepCopy(),
+		ObjectMeta: awaited(args.Metadata, !args.SkipAwait),
 		Spec:       *args.Spec.DeepCopy(),
-	}
-	if object.Annotations == nil {
-		object.Annotations = map[string]string{}
-	}
-	if args.SkipAwait {
-		object.Annotations[annotationSkipAwait] = "true"
-	} else {
-		object.Annotations[annotationWaitFor] = "condition=" + v1alpha1.ConditionReady
 	}
 	return object
 }
