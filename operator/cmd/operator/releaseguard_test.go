@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/holdfast-io/holdfast/operator/api/v1alpha1"
+	"github.com/holdfast-io/holdfast/operator/internal/argocd/argocdtest"
 	"github.com/holdfast-io/holdfast/operator/internal/reconcile/testkit"
 )
 
@@ -42,7 +43,7 @@ func TestReleaseGuardWaitsForArgoCD(t *testing.T) {
 		ObjectMeta: metav1.ObjectMeta{Namespace: argo, Name: "tenants"},
 		Spec:       v1alpha1.ReleaseGuardSpec{Revision: "v1", Rings: []v1alpha1.ReleaseRing{{Name: "canary", Applications: []string{"none"}}}},
 	}
-	for _, obj := range []client.Object{guard, applications()} {
+	for _, obj := range []client.Object{guard, argocdtest.CRD()} {
 		if err := c.Create(testkit.Context(t), obj); err != nil {
 			t.Fatal(err)
 		}
@@ -61,21 +62,4 @@ func TestReleaseGuardWaitsForArgoCD(t *testing.T) {
 		t.Errorf("stopped with %v", err)
 	}
 	checkLogs(t, o.logs.String())
-}
-
-// applications is the definition of a kind Application that takes anything.
-func applications() *apiextensionsv1.CustomResourceDefinition {
-	return &apiextensionsv1.CustomResourceDefinition{
-		ObjectMeta: metav1.ObjectMeta{Name: "applications.argoproj.io"},
-		Spec: apiextensionsv1.CustomResourceDefinitionSpec{
-			Group: "argoproj.io", Scope: apiextensionsv1.NamespaceScoped,
-			Names: apiextensionsv1.CustomResourceDefinitionNames{Plural: "applications", Singular: "application", Kind: "Application", ListKind: "ApplicationList"},
-			Versions: []apiextensionsv1.CustomResourceDefinitionVersion{{
-				Name: "v1alpha1", Served: true, Storage: true,
-				Schema: &apiextensionsv1.CustomResourceValidation{OpenAPIV3Schema: &apiextensionsv1.JSONSchemaProps{
-					Type: "object", XPreserveUnknownFields: new(true),
-				}},
-			}},
-		},
-	}
 }

@@ -30,6 +30,7 @@ import (
 	"github.com/holdfast-io/holdfast/crds"
 	v1alpha1 "github.com/holdfast-io/holdfast/operator/api/v1alpha1"
 	"github.com/holdfast-io/holdfast/operator/internal/argocd"
+	"github.com/holdfast-io/holdfast/operator/internal/argocd/argocdtest"
 	"github.com/holdfast-io/holdfast/operator/internal/controller/releaseguard"
 	"github.com/holdfast-io/holdfast/operator/internal/reconcile/conditions"
 	"github.com/holdfast-io/holdfast/operator/internal/reconcile/testkit"
@@ -42,7 +43,7 @@ var (
 
 func TestMain(m *testing.M) {
 	os.Exit(func() int {
-		installed := append(crds.All(), applicationCRD())
+		installed := append(crds.All(), argocdtest.CRD())
 		var err error
 		if env, err = testkit.Start(installed...); err == nil {
 			direct, err = client.NewWithWatch(env.Config, client.Options{Scheme: schemeOfAll()})
