@@ -48,8 +48,6 @@ type Judgement struct {
 	RequeueAfter time.Duration
 	// Observed tells whether the pass saw the generation through, so that status.observedGeneration may advance.
 	Observed bool
-	// Report tells whether the status is to be written.
-	Report bool
 	// EventType is the type of the event that goes with a change of Ready, or empty for no event.
 	EventType string
 	// Err is what Reconcile returns: controller-runtime counts and logs it, and retries it unless it is terminal.
@@ -83,43 +81,43 @@ func Judge(err error) Judgement {
 	)
 	switch {
 	case err == nil:
-		return Judgement{Verdict: Done, Observed: true, Report: true, EventType: corev1.EventTypeNormal}
+		return Judgement{Verdict: Done, Observed: true, EventType: corev1.EventTypeNormal}
 	case errors.As(err, &held):
 		return Judgement{
 			Verdict: Held, Reason: v1alpha1.ReasonPaused, Message: held.message,
-			Observed: true, Report: true, EventType: corev1.EventTypeNormal,
+			Observed: true, EventType: corev1.EventTypeNormal,
 		}
 	case errors.As(err, &wait):
 		return Judgement{
 			Verdict: Waiting, Reason: wait.Reason, Message: wait.Message, RequeueAfter: wait.After,
-			Observed: true, Report: true, EventType: corev1.EventTypeNormal,
+			Observed: true, EventType: corev1.EventTypeNormal,
 		}
 	case errors.As(err, &stalled):
 		return Judgement{
 			Verdict: Blocked, Reason: stalled.Reason, Message: stalled.Message, RequeueAfter: stalled.After,
-			Observed: true, Report: true, EventType: corev1.EventTypeWarning,
+			Observed: true, EventType: corev1.EventTypeWarning,
 		}
 	case errors.As(err, &unknown):
 		return Judgement{
 			Verdict: Unclear, Reason: unknown.Reason, Message: unknown.Message, RequeueAfter: unknown.After,
-			Report: true, EventType: corev1.EventTypeWarning,
+			EventType: corev1.EventTypeWarning,
 		}
 	case errors.As(err, &terminal):
 		return Judgement{
 			Verdict: Failed, Reason: terminal.Reason, Message: terminal.Message,
-			Observed: true, Report: true, EventType: corev1.EventTypeWarning, Err: err,
+			Observed: true, EventType: corev1.EventTypeWarning, Err: err,
 		}
 	case errors.As(err, &outdated):
 		return Judgement{Verdict: Outdated}
 	case errors.As(err, &transient):
 		return Judgement{
 			Verdict: Retrying, Reason: transient.Reason, Message: transient.Message,
-			Report: true, EventType: corev1.EventTypeWarning, Err: err,
+			EventType: corev1.EventTypeWarning, Err: err,
 		}
 	}
 	return Judgement{
 		Verdict: Retrying, Reason: v1alpha1.ReasonAPIError, Message: "a pass failed and is made again; the operator's log has the error",
-		Report: true, EventType: corev1.EventTypeWarning, Err: err,
+		EventType: corev1.EventTypeWarning, Err: err,
 	}
 }
 

@@ -26,15 +26,15 @@ func TestJudge(t *testing.T) {
 		want    Judgement
 		returns bool // the error is returned to controller-runtime
 	}{
-		{"nothing wrong", nil, Judgement{Verdict: Done, Observed: true, Report: true, EventType: normal}, false},
-		{"waiting", Wait(time.Second, "Moving", "%d of 3", 2), Judgement{Verdict: Waiting, Reason: "Moving", Message: "2 of 3", RequeueAfter: time.Second, Observed: true, Report: true, EventType: normal}, false},
-		{"stalled", Stalled("Bad", "no"), Judgement{Verdict: Blocked, Reason: "Bad", Message: "no", Observed: true, Report: true, EventType: warning}, false},
-		{"unclear", Unknown(time.Minute, "Gone", "no answer"), Judgement{Verdict: Unclear, Reason: "Gone", Message: "no answer", RequeueAfter: time.Minute, Report: true, EventType: warning}, false},
-		{"held", &errHeld{message: "paused"}, Judgement{Verdict: Held, Reason: "Paused", Message: "paused", Observed: true, Report: true, EventType: normal}, false},
+		{"nothing wrong", nil, Judgement{Verdict: Done, Observed: true, EventType: normal}, false},
+		{"waiting", Wait(time.Second, "Moving", "%d of 3", 2), Judgement{Verdict: Waiting, Reason: "Moving", Message: "2 of 3", RequeueAfter: time.Second, Observed: true, EventType: normal}, false},
+		{"stalled", Stalled("Bad", "no"), Judgement{Verdict: Blocked, Reason: "Bad", Message: "no", Observed: true, EventType: warning}, false},
+		{"unclear", Unknown(time.Minute, "Gone", "no answer"), Judgement{Verdict: Unclear, Reason: "Gone", Message: "no answer", RequeueAfter: time.Minute, EventType: warning}, false},
+		{"held", &errHeld{message: "paused"}, Judgement{Verdict: Held, Reason: "Paused", Message: "paused", Observed: true, EventType: normal}, false},
 		{"outdated", &errOutdated{cause: errCause}, Judgement{Verdict: Outdated}, false},
-		{"transient", Transient(errCause, "Busy", "later"), Judgement{Verdict: Retrying, Reason: "Busy", Message: "later", Report: true, EventType: warning}, true},
-		{"terminal", Terminal(errCause, "Broken", "never"), Judgement{Verdict: Failed, Reason: "Broken", Message: "never", Observed: true, Report: true, EventType: warning}, true},
-		{"of no type", errCause, Judgement{Verdict: Retrying, Reason: "APIError", Message: "a pass failed and is made again; the operator's log has the error", Report: true, EventType: warning}, true},
+		{"transient", Transient(errCause, "Busy", "later"), Judgement{Verdict: Retrying, Reason: "Busy", Message: "later", EventType: warning}, true},
+		{"terminal", Terminal(errCause, "Broken", "never"), Judgement{Verdict: Failed, Reason: "Broken", Message: "never", Observed: true, EventType: warning}, true},
+		{"of no type", errCause, Judgement{Verdict: Retrying, Reason: "APIError", Message: "a pass failed and is made again; the operator's log has the error", EventType: warning}, true},
 	}
 	for _, c := range cases {
 		for depth, err := range map[string]error{"": c.err, ", wrapped": fmt.Errorf("gather: %w", c.err), ", joined": errors.Join(c.err)} {
