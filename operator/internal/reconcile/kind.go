@@ -93,8 +93,10 @@ type Plan[T Object] struct {
 	Status func(obj T)
 
 	// Progress tells that, while the object is Reconciling, the status differs from the one before in nothing that somebody has
-	// to learn at once. Such a status is written two seconds after the last one, so that a rollout that takes a moment is one
-	// write and not one for each of its steps. False: every status is written at once.
+	// to learn at once. Such a status is written two seconds after the last one, and the first one two seconds after the object was
+	// first seen, so that a rollout that takes a moment is one write and not one for each of its steps. The CRD of a kind that
+	// uses it defaults the observed generation to -1: an object without a status must not pass for one that is done. False: every
+	// status is written at once.
 	Progress bool
 
 	// Conditions are further conditions of the kind, complete but for generation and time. One that was there

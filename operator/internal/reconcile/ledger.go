@@ -35,7 +35,7 @@ type ledger struct {
 	mu     sync.Mutex
 	writes map[types.NamespacedName]map[objectKey]written // by owner
 	vain   map[types.NamespacedName]map[objectKey]string  // by owner; the state and the intent
-	status map[types.NamespacedName]time.Time             // of the last status of an owner that makes progress
+	status map[types.NamespacedName]time.Time             // of the last status of an owner that makes progress, or of its first pass
 }
 
 type written struct {
@@ -129,10 +129,14 @@ func (l *ledger) forget(owner types.NamespacedName) {
 // pace is the least time between two statuses that say only how far something has got.
 const pace = 2 * time.Second
 
-// paced is the time that such a status still has to wait. The process that wrote the last one is gone: none.
-func (l *ledger) paced(owner types.NamespacedName, now time.Time) time.Duration {
+// paced is the time that such a status still has to wait. The first one of all waits from when it was to be written first. When
+// the process that wrote the last one is gone: none.
+func (l *ledger) paced(owner types.NamespacedName, first bool, now time.Time) time.Duration {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	if _, known := l.status[owner]; first && !known {
+		l.status[owner] = now
+	}
 	return max(0, l.status[owner].Add(pace).Sub(now))
 }
 

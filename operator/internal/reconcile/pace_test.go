@@ -13,7 +13,8 @@ import (
 	"github.com/holdfast-io/holdfast/operator/internal/reconcile/testkit/widget"
 )
 
-// Steps of a rollout are written every two seconds; what somebody has to learn at once, at once.
+// Steps of a rollout are written every two seconds, the first one two seconds after the first look; what somebody has to learn
+// at once, at once.
 func TestProgressIsWrittenNowAndThen(t *testing.T) {
 	p := newPlace(t)
 	w := p.widget(t)
@@ -38,7 +39,9 @@ func TestProgressIsWrittenNowAndThen(t *testing.T) {
 		want  string
 		wait  time.Duration
 	}{
-		{0, step("one"), "one", 0},
+		{0, step("zero"), "", 2 * time.Second},
+		{time.Second, step("nearly one"), "", time.Second},
+		{time.Second, step("one"), "one", 0},
 		{500 * time.Millisecond, step("two"), "one", 1500 * time.Millisecond},
 		{500 * time.Millisecond, step("three"), "one", time.Second},
 		{time.Second, step("four"), "four", 0},
@@ -46,7 +49,7 @@ func TestProgressIsWrittenNowAndThen(t *testing.T) {
 		{time.Second, plan{Unready: reconcile.Wait(0, "Moving", "at once")}, "at once", 0},
 		{0, step("five"), "five", 0},
 		{0, plan{Progress: true, Message: "done"}, "done", 0},
-		{0, step("again"), "again", 0},
+		{0, step("again"), "again", 0}, // from Ready: that it is no longer so
 		{0, plan{Progress: true, Unready: reconcile.Stalled("Stuck", "stuck")}, "stuck", 0},
 	} {
 		clock.SetTime(clock.Now().Add(c.after))
@@ -56,7 +59,11 @@ func TestProgressIsWrittenNowAndThen(t *testing.T) {
 			t.Fatal(err)
 		}
 		p.get(t, w)
-		got := fmt.Sprintf("%q after %s", conditions.Get(w, "Ready").Message, result.RequeueAfter)
+		said := ""
+		if ready := conditions.Get(w, "Ready"); ready != nil {
+			said = ready.Message
+		}
+		got := fmt.Sprintf("%q after %s", said, result.RequeueAfter)
 		if want := fmt.Sprintf("%q after %s", c.want, c.wait); got != want {
 			t.Errorf("step %d: %s, want %s", i, got, want)
 		}

@@ -64,13 +64,16 @@ func (r *Reconciler[T, O]) interrupted() (ctrl.Result, error) {
 }
 
 // pace is the time that the status has to wait, since it says only how far something has got and another one was written a
-// moment ago. A status that is Ready, Stalled or Unknown, or of another generation, and one with something to tell never wait.
+// moment ago, or none ever was: an object that is Ready within that moment has one status in all. Until then it is in progress
+// for everybody, by the default of its observedGeneration. A status that is Ready, Stalled or Unknown, or of another
+// generation, and one with something to tell never wait.
 func (r *Reconciler[T, O]) pace(p *pass[T, O], judgement Judgement) time.Duration {
 	moving := conditions.Get(p.before, v1alpha1.ConditionReconciling) != nil && p.before.GetObservedGeneration() == p.obj.GetGeneration()
-	if !p.plan.Progress || judgement.Verdict != Waiting || !moving || len(p.plan.Events) > 0 {
+	first := conditions.Get(p.before, v1alpha1.ConditionReady) == nil
+	if !p.plan.Progress || judgement.Verdict != Waiting || !moving && !first || len(p.plan.Events) > 0 {
 		return 0
 	}
-	return r.ledger.paced(p.req.NamespacedName, p.now)
+	return r.ledger.paced(p.req.NamespacedName, first, p.now)
 }
 
 // gone tells whether the pass removed the last finalizer, so that there is no status to write.

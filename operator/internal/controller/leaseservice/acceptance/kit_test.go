@@ -71,9 +71,9 @@ func subject(t testing.TB) testkit.Subject {
 		},
 		Reads:      []client.Object{&corev1.Pod{}},
 		Simulators: []testkit.Simulator{testkit.StatefulSets(nil)},
-		// Seven children, and a status for each step of the pod: they are applied, the StatefulSet is taken up, the
-		// pod is there, it is late (the kit moves the clock while nothing else moves), it is ready.
-		MaxWrites: 12,
+		// Seven children, the status of a pod that is not there within two seconds, that of one that is late (the kit moves the
+		// clock while nothing else moves), and that of one that is ready.
+		MaxWrites: 10,
 		// Revisions are hashes of a template that names the namespace, and each world has a namespace of its own.
 		// Who led before depends on the path by design. Certificates and keys are drawn anew.
 		Volatile: []string{"currentRevision", "updateRevision", "previousLeader", "ca.crt", "tls.crt", "tls.key"},
