@@ -81,6 +81,12 @@ type ReleaseGuardStatus struct {
 	// +optional
 	Release *ReleaseRecord `json:"release,omitempty"`
 
+	// RunningSince is since when the guard is not paused. What was not in effect before has the whole of
+	// spec.syncTimeoutSeconds from then on. Empty: it is paused.
+	//
+	// +optional
+	RunningSince *metav1.Time `json:"runningSince,omitempty"`
+
 	// BadRevision is the revision that was rolled back, and why.
 	//
 	// +optional
@@ -94,7 +100,8 @@ type ReleaseGuardStatus struct {
 	// +kubebuilder:validation:MaxItems=16
 	Rings []ReleaseRingStatus `json:"rings,omitempty"`
 
-	// Applications are the applications of the rings, ordered by name.
+	// Applications are the applications of the rings, ordered by name. One that leaves its ring while a release is not
+	// complete stays, with a state that says so: if it comes back, it gets what its ring has then, or what it had before.
 	//
 	// +optional
 	// +listType=map
@@ -285,7 +292,8 @@ type ReleaseApplicationStatus struct {
 	// +optional
 	Health string `json:"health,omitempty"`
 
-	// PendingSince is since when the application, at the revision of the release, is not in effect.
+	// PendingSince is since when the application, at the revision of the release, is not in effect. A sync that failed
+	// before is of an earlier attempt.
 	//
 	// +optional
 	PendingSince *metav1.Time `json:"pendingSince,omitempty"`

@@ -666,6 +666,10 @@ func (in *ReleaseGuardStatus) DeepCopyInto(out *ReleaseGuardStatus) {
 		*out = new(ReleaseRecord)
 		(*in).DeepCopyInto(*out)
 	}
+	if in.RunningSince != nil {
+		in, out := &in.RunningSince, &out.RunningSince
+		*out = (*in).DeepCopy()
+	}
 	if in.BadRevision != nil {
 		in, out := &in.BadRevision, &out.BadRevision
 		*out = new(ReleaseFailure)

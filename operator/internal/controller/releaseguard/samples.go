@@ -2,6 +2,7 @@ package releaseguard
 
 import (
 	"context"
+	"maps"
 	"sync"
 	"time"
 
@@ -12,7 +13,8 @@ import (
 )
 
 // samples keeps the last answers to the queries of all guards, so that a pass asks only what is due. Losing them costs a
-// query. It is safe for concurrent use.
+// query. An answer that is due again is of no use, and is dropped whoever asks next: that is how guards that are gone are
+// forgotten. It is safe for concurrent use.
 type samples struct {
 	query Query
 	clock clock.PassiveClock
@@ -23,6 +25,7 @@ type samples struct {
 
 type answered struct {
 	url, query string
+	due        time.Time // when it is to be asked again
 	sample     release.Sample
 }
 
@@ -48,7 +51,7 @@ func (s *samples) ask(ctx context.Context, guard, url string, checks []v1alpha1.
 			continue
 		}
 		group.Go(func() {
-			answer := answered{url: url, query: check.Query, sample: release.Sample{Time: now}}
+			answer := answered{url: url, query: check.Query, due: now.Add(interval), sample: release.Sample{Time: now}}
 			values, err := s.query(ctx, url, check.Query)
 			if answer.sample.Values = values; err != nil {
 				answer.sample.Err = err.Error()
@@ -63,8 +66,12 @@ func (s *samples) ask(ctx context.Context, guard, url string, checks []v1alpha1.
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if delete(s.known, guard); len(kept) > 0 {
-		s.known[guard] = kept
+	s.known[guard] = kept
+	for other, answers := range s.known {
+		maps.DeleteFunc(answers, func(_ string, a answered) bool { return !now.Before(a.due) })
+		if len(answers) == 0 {
+			delete(s.known, other)
+		}
 	}
 	return out
 }

@@ -81,6 +81,9 @@ func decide(spec *v1alpha1.ReleaseGuardSpec, status *v1alpha1.ReleaseGuardStatus
 	p := &pass{
 		spec: spec, prior: status, status: status.DeepCopy(), observed: observed, now: now, live: map[string]*Application{},
 	}
+	if p.status.RunningSince == nil {
+		p.status.RunningSince = p.stamp()
+	}
 	p.enroll()
 	p.begin()
 	p.observe()
@@ -100,12 +103,14 @@ func decide(spec *v1alpha1.ReleaseGuardSpec, status *v1alpha1.ReleaseGuardStatus
 	return p.outcome()
 }
 
-// decidePaused stops the clocks, and says what would be done.
+// decidePaused stops the clocks, and says what would be done. Since when an application is pending stays, as it tells which of
+// its syncs belong to this attempt.
 func decidePaused(spec *v1alpha1.ReleaseGuardSpec, status *v1alpha1.ReleaseGuardStatus, observed Observation, now time.Time) Outcome {
 	stopped := status.DeepCopy()
+	stopped.RunningSince = nil
 	for i := range stopped.Applications {
 		app := &stopped.Applications[i]
-		app.PendingSince, app.LastFailureTime, app.Failures = nil, nil, 0
+		app.LastFailureTime, app.Failures = nil, 0
 	}
 	for i := range stopped.Rings {
 		if stopped.Rings[i].Phase != v1alpha1.RingProved {

@@ -316,27 +316,6 @@ func TestRingThatNeedsApproval(t *testing.T) {
 	require.Equal(t, v1alpha1.ReleaseComplete, w.status().Phase)
 }
 
-func TestPausedDecidesNothing(t *testing.T) {
-	w := released(t)
-	w.spec.Revision, w.spec.Paused = "v2", true
-	w.pass(noCrash)
-	require.Equal(t, release.Held, w.outcome.Verdict)
-	require.Equal(t, "paused: would decide ReleaseStarted: v2 is wanted: 2 rings, 2 applications", w.outcome.Message)
-	require.Equal(t, "v1", w.status().Release.Revision)
-
-	w.spec.Paused = false
-	w.until("rolling", func() bool { return w.phase("canary") == v1alpha1.RingRolling })
-	w.spec.Paused = true
-	w.pass(noCrash)
-	w.now = w.now.Add(time.Hour)
-	w.pass(noCrash)
-	w.spec.Paused = false
-	w.pass(noCrash)
-	require.Equal(t, v1alpha1.ReleaseRolling, w.status().Phase, "the clocks stood still")
-	w.settle(time.Hour)
-	require.Equal(t, v1alpha1.ReleaseComplete, w.status().Phase)
-}
-
 // What somebody else sets is set back, and told of.
 func TestTargetRevisionIsPutBack(t *testing.T) {
 	w := released(t)

@@ -65,7 +65,7 @@ func (p *pass) observeApplication(ring *v1alpha1.ReleaseRingStatus, app *v1alpha
 		app.PendingSince = p.stamp()
 	}
 	if ring.Phase != v1alpha1.RingProved {
-		p.due(app.PendingSince.Add(seconds(p.spec.SyncTimeoutSeconds)))
+		p.due(p.deadline(app))
 	}
 }
 
@@ -75,6 +75,11 @@ func since(app *v1alpha1.ReleaseApplicationStatus) time.Time {
 		return time.Time{}
 	}
 	return app.PendingSince.Time
+}
+
+// deadline is when an application that is pending has to be in effect.
+func (p *pass) deadline(app *v1alpha1.ReleaseApplicationStatus) time.Time {
+	return later(app.PendingSince.Time, p.status.RunningSince.Time).Add(seconds(p.spec.SyncTimeoutSeconds))
 }
 
 // noteCommit remembers what the revision was in the first application that it was in effect in.
@@ -181,7 +186,6 @@ func (p *pass) failureOf(ring *v1alpha1.ReleaseRingStatus, app *v1alpha1.Release
 	revision := p.status.Release.Revision
 	out := &failure{rings: []string{ring.Name}}
 	how, state := assess(p.live[app.Name], revision, p.commitOf(p.live[app.Name].Repository), since(app))
-	timeout := seconds(p.spec.SyncTimeoutSeconds)
 	switch {
 	case how == standMoved:
 		out.reason = v1alpha1.FailureMoved
@@ -189,7 +193,7 @@ func (p *pass) failureOf(ring *v1alpha1.ReleaseRingStatus, app *v1alpha1.Release
 	case app.Failures >= p.spec.HealthFailureThreshold:
 		out.reason = v1alpha1.FailureHealth
 		out.message = fmt.Sprintf("Application %s failed %d times in a row at %s: %s", app.Name, app.Failures, revision, state)
-	case ring.Phase != v1alpha1.RingProved && app.PendingSince != nil && !p.now.Before(app.PendingSince.Add(timeout)):
+	case ring.Phase != v1alpha1.RingProved && app.PendingSince != nil && !p.now.Before(p.deadline(app)):
 		out.reason = v1alpha1.FailureSyncTimeout
 		out.message = fmt.Sprintf("Application %s was not in effect at %s within %d s: %s", app.Name, revision, p.spec.SyncTimeoutSeconds, state)
 	default:

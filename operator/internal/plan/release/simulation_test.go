@@ -41,6 +41,7 @@ type world struct {
 	now      time.Time
 	outcome  release.Outcome
 	moves    []string
+	syncs    []string
 	returned map[string]bool // revisions that were rolled back since the spec was last changed
 }
 
@@ -146,6 +147,7 @@ func (w *world) pass(c crash) {
 			return
 		}
 	}
+	w.syncs = append(w.syncs, w.outcome.Sync...)
 	for _, name := range w.outcome.Sync {
 		w.apps[name].Operation = &release.Operation{Phase: "Running", Target: w.apps[name].Target}
 	}

@@ -58,7 +58,7 @@ func subject(t *testing.T) testkit.Subject {
 		Outside: func(ctx context.Context, namespace string) (map[string]string, error) { return targets(ctx, namespace) },
 		// What is begun is written down before the first application is moved.
 		Records:  1,
-		Volatile: []string{"decisions", "startedTime", "settledTime", "goodSince", "pendingSince"},
+		Volatile: []string{"runningSince", "decisions", "startedTime", "settledTime", "goodSince", "pendingSince"},
 	}
 }
 
