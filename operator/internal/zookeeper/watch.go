@@ -107,7 +107,7 @@ func (e *entry) withData() bool {
 }
 
 // Observe returns what is known of a znode, and from then on keeps it current for the subscriber: the first call
-// reads it and sets a watch, later ones answer from memory. While the ensemble is away it fails with
+// reads it and sets a watch (a moment later when many look at once and it is not there), later ones answer from memory. While the ensemble is away it fails with
 // UnavailableError, and the subscriber is notified when that ends.
 func (s *Session) Observe(ctx context.Context, path string, sub Subscription) (zktypes.Node, error) {
 	full := s.target.Connect.Full(path)
