@@ -151,8 +151,8 @@ func (j *gitOpsJob) render(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "Pulumi.dev.yaml")
 	require.NoError(t, os.WriteFile(file, content, 0o600))
 	command{
-		path: "go", args: []string{"run", "./stacks/cmd/render", "-stack", "dev", "-config", file, "-out", filepath.Join(j.git.Dir, gitopsPath)},
-		dir: j.env.repository, timeout: 5 * time.Minute,
+		path: filepath.Join(j.env.ownBin, "render"), args: []string{"-stack", "dev", "-config", file, "-out", filepath.Join(j.git.Dir, gitopsPath)},
+		timeout: time.Minute,
 	}.must(t)
 }
 

@@ -20,6 +20,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/resolver"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -101,7 +102,7 @@ func rollUnderLoad(t *testing.T, j *mainJob, load *leaseLoad) {
 func killUnderLoad(t *testing.T, j *mainJob, load *leaseLoad) {
 	load.begin(t)
 	victim := j.pods(t)[1]
-	pid := leaseProcess(t, victim.Name)
+	pid := leaseProcess(t, victim)
 	require.NoError(t, syscall.Kill(pid, syscall.SIGKILL))
 	killed := time.Now()
 	var wg sync.WaitGroup
@@ -129,14 +130,15 @@ func killUnderLoad(t *testing.T, j *mainJob, load *leaseLoad) {
 	eventually(t, 2*time.Minute, "the killed replica is back", func(context.Context) string { return notReady(j.leaseService(t)) })
 }
 
-// leaseProcess finds the process of a pod's lease service: the cluster's containers are processes of this machine.
-func leaseProcess(t *testing.T, pod string) int {
+// leaseProcess finds the process of a pod's lease service: the cluster's containers are processes of this machine, and the
+// names of their cgroups have the pods' UIDs. Other clusters have pods of the same name.
+func leaseProcess(t *testing.T, pod corev1.Pod) int {
 	t.Helper()
-	found, err := filepath.Glob("/proc/[0-9]*/environ")
+	found, err := filepath.Glob("/proc/[0-9]*/cgroup")
 	require.NoError(t, err)
 	for _, file := range found {
-		environment, err := os.ReadFile(file)
-		if err != nil || !slices.Contains(strings.Split(string(environment), "\x00"), "POD_NAME="+pod) {
+		cgroup, err := os.ReadFile(file)
+		if err != nil || !strings.Contains(string(cgroup), string(pod.UID)) {
 			continue // it may have ended
 		}
 		folder := filepath.Dir(file)
@@ -147,7 +149,7 @@ func leaseProcess(t *testing.T, pod string) int {
 		require.NoError(t, err)
 		return pid
 	}
-	require.FailNow(t, "no process of the pod was found", pod)
+	require.FailNow(t, "no process of the pod was found", pod.Name)
 	return 0
 }
 

@@ -53,6 +53,13 @@ expect 'a changed group is built anew' 0 "$tmp/cache/tools/broken-" env HOLDFAST
 built=$(find "$tmp/cache/tools" -mindepth 1 -maxdepth 1 -name 'broken-*' | wc -l)
 expect 'the old build is kept for other checkouts' 0 '' test "$built" = 2
 
+# jobs LINE...   runs them two at a time.
+jobs() { printf '%s\n' "$@" | bash -c '. tools/dev/jobs.sh; run_jobs 2 "$1"' jobs "$tmp/jobs"; }
+expect 'jobs run' 0 '=== two passed' jobs 'one true' 'two echo done'
+expect 'a failed job fails the run and is named' 1 'failed: one' jobs 'one false' 'two true'
+expect 'what a failed job printed is shown' 1 'none.tar' jobs 'one ls none.tar' 'two true'
+expect 'and kept' 0 'none.tar' cat "$tmp/jobs/one.log"
+
 # From here on the programs that the scripts start are stand-ins, which note what they are asked for.
 mkdir "$tmp/fake"
 stand_in() { { echo '#!/usr/bin/env bash' && cat; } >"$tmp/fake/$1" && chmod +x "$tmp/fake/$1"; }

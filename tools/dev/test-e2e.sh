@@ -1,23 +1,76 @@
 #!/usr/bin/env bash
 # `make test-e2e`: the tests behind the build tag e2e, on local clusters that they start and remove, with the real
-# Pulumi CLI and provider. Arguments go to go test: tools/dev/test-e2e.sh -run TestMainJob ./test/e2e/...
+# Pulumi CLI and provider. Arguments go to go test: tools/dev/test-e2e.sh -run TestE2EMainJob ./test/e2e/
+# Without arguments all of them run, several at a time, since each has clusters of its own and mostly waits. `make test` has the
+# unit tests beside them: tools/dev/test-e2e.sh --with-unit.
+#
+# $TEST_STREAMS   tests at a time (default: 3)
+# $TEST_LOGS      folder of each test's whole output (default: tests in the state folder)
 set -euo pipefail
 . "$(dirname "$0")/lib.sh"
-"$root/tools/debian-packages.sh" build cluster gitops languages
-unset KUBECONFIG # the tests never touch a cluster that they did not start
-build_tools
-{ read -r argocd_bin && read -r flux_bin && read -r languages_bin; } < <("$root/tools/build.sh" argocd flux languages)
-build_binaries
-(cd "$root" && go build -o "$bin/" ./components/cmd/pulumi-resource-holdfast)
-find_images
-export HOLDFAST_KUBE_BIN=$kube_bin HOLDFAST_NETPOL_BIN=$netpol_bin HOLDFAST_BIN=$bin HOLDFAST_PULUMI_BIN=$pulumi_bin HOLDFAST_IMAGES=$images
-export HOLDFAST_ARGOCD_BIN=$argocd_bin HOLDFAST_FLUX_BIN=$flux_bin HOLDFAST_LANGUAGES_BIN=$languages_bin
-export HOLDFAST_OPERATOR_IMAGE=$operator_image HOLDFAST_LEASE_IMAGE=$lease_image HOLDFAST_ETCD_IMAGE=$etcd_image
+. "$(dirname "$0")/jobs.sh"
+
+# The longest first, so that none is left alone at the end. A test that does not stand here begins before them.
+longest=(TestE2EHandover TestE2EHandoverFlux TestE2EMainJob TestE2EGitOps TestE2ETenantsByThemselves TestE2EReleaseGuard TestE2ECluster TestE2ELeaseLoad)
+
+# build_environment builds what the tests need, and names it in the environment.
+build_environment() {
+  "$root/tools/debian-packages.sh" build cluster gitops languages
+  unset KUBECONFIG # the tests never touch a cluster that they did not start
+  build_tools
+  { read -r argocd_bin && read -r flux_bin && read -r languages_bin; } < <("$root/tools/build.sh" argocd flux languages)
+  build_binaries
+  (cd "$root" && go build -o "$bin/" ./components/cmd/pulumi-resource-holdfast ./stacks/cmd/render)
+  find_images
+  export HOLDFAST_KUBE_BIN=$kube_bin HOLDFAST_NETPOL_BIN=$netpol_bin HOLDFAST_BIN=$bin HOLDFAST_PULUMI_BIN=$pulumi_bin HOLDFAST_IMAGES=$images
+  export HOLDFAST_ARGOCD_BIN=$argocd_bin HOLDFAST_FLUX_BIN=$flux_bin HOLDFAST_LANGUAGES_BIN=$languages_bin
+  export HOLDFAST_OPERATOR_IMAGE=$operator_image HOLDFAST_LEASE_IMAGE=$lease_image HOLDFAST_ETCD_IMAGE=$etcd_image
+}
+
+# build_tests compiles the tests of each package that has some, as $programs/<package>.test.
+build_tests() {
+  mapfile -t packages < <(cd "$root" && grep -rl --include='*_test.go' '^//go:build e2e$' test | xargs dirname | sort -u)
+  programs=$bin/e2e
+  rm -rf "$programs"
+  mkdir -p "$programs"
+  (cd "$root" && go test -c -tags e2e -o "$programs/" "${packages[@]/#/./}")
+}
+
+# list_tests prints a job for each test, in the order to start them in.
+list_tests() {
+  local package name
+  {
+    for package in "${packages[@]}"; do
+      for name in $("$programs/$(basename "$package").test" -test.list E2E); do
+        printf '%s run_test %s %s\n' "$name" "$package" "$name"
+      done
+    done
+    printf -- '- %s\n' "${longest[@]}"
+  } | awk '
+    $1 != "-"   { job[$1] = $0; names[++n] = $1 }
+    $2 in job   { later = later job[$2] "\n"; delete job[$2] }
+    END         { for (i = 1; i <= n; i++) if (names[i] in job) print job[names[i]]; printf "%s", later }'
+}
+
+# run_test PACKAGE TEST   runs one test where go test would.
+run_test() {
+  cd "$root/$1" && exec "$programs/$(basename "$1").test" -test.v -test.run "^$2\$" -test.timeout 40m
+}
+
+with_unit=''
+if [[ ${1:-} == --with-unit ]]; then with_unit=yes; shift; fi
+build_environment
 cd "$root"
-step 'End-to-end tests'
 if [[ $# -gt 0 ]]; then
+  step 'End-to-end tests'
   go test -tags e2e -count 1 -timeout 40m -v "$@"
-else
-  # One package at a time: each starts clusters, and they share two cores.
-  go test -tags e2e -count 1 -p 1 -timeout 40m -v -run 'E2E' ./test/...
+  exit
 fi
+build_tests
+export root programs
+export -f run_test
+step "${with_unit:+Unit tests and }end-to-end tests, ${TEST_STREAMS:-3} at a time"
+{
+  [[ -z $with_unit ]] || echo "unit $root/tools/dev/test-unit.sh"
+  list_tests
+} | run_jobs "${TEST_STREAMS:-3}" "${TEST_LOGS:-$state/tests}"
