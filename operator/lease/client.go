@@ -43,6 +43,7 @@ import (
 
 	"github.com/holdfast-io/holdfast/operator/internal/lease/core"
 	"github.com/holdfast-io/holdfast/operator/lease/leasev1"
+	"github.com/holdfast-io/holdfast/operator/lease/leasewire"
 )
 
 const (
@@ -81,15 +82,15 @@ func Dial(address string, options ...grpc.DialOption) (*Client, error) {
 
 // DialOptions are what Dial adds for the sake of leases, for those who make the connection themselves: a dead connection
 // is noticed within seconds, and a service that is back is found within a second. gRPC's own back-off of up to two
-// minutes would outlast most TTLs.
+// minutes would outlast most TTLs. The options of package leasewire are among them.
 func DialOptions() []grpc.DialOption {
-	return []grpc.DialOption{
+	return append(leasewire.DialOptions(),
 		grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: 10 * time.Second, Timeout: 3 * time.Second}),
 		grpc.WithConnectParams(grpc.ConnectParams{
 			Backoff:           backoff.Config{BaseDelay: 100 * time.Millisecond, Multiplier: 1.6, Jitter: 0.3, MaxDelay: time.Second},
 			MinConnectTimeout: 3 * time.Second,
 		}),
-	}
+	)
 }
 
 // New makes a client on a connection, which stays the caller's to close, and uses no other. See DialOptions.

@@ -2614,6 +2614,7 @@ type SessionRequest struct {
 	//	*SessionRequest_Close
 	//	*SessionRequest_Get
 	//	*SessionRequest_Batch
+	//	*SessionRequest_GetMany
 	Message       isSessionRequest_Message `protobuf_oneof:"message"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2744,6 +2745,15 @@ func (x *SessionRequest) GetBatch() *SessionRequestBatch {
 	return nil
 }
 
+func (x *SessionRequest) GetGetMany() *SessionGetMany {
+	if x != nil {
+		if x, ok := x.Message.(*SessionRequest_GetMany); ok {
+			return x.GetMany
+		}
+	}
+	return nil
+}
+
 type isSessionRequest_Message interface {
 	isSessionRequest_Message()
 }
@@ -2795,6 +2805,11 @@ type SessionRequest_Batch struct {
 	Batch *SessionRequestBatch `protobuf:"bytes,10,opt,name=batch,proto3,oneof"`
 }
 
+type SessionRequest_GetMany struct {
+	// Reads many leases in short; answered by GotMany or Refused. Only to servers that say so in SessionOpened.
+	GetMany *SessionGetMany `protobuf:"bytes,11,opt,name=get_many,json=getMany,proto3,oneof"`
+}
+
 func (*SessionRequest_Open) isSessionRequest_Message() {}
 
 func (*SessionRequest_Heartbeat) isSessionRequest_Message() {}
@@ -2812,6 +2827,8 @@ func (*SessionRequest_Close) isSessionRequest_Message() {}
 func (*SessionRequest_Get) isSessionRequest_Message() {}
 
 func (*SessionRequest_Batch) isSessionRequest_Message() {}
+
+func (*SessionRequest_GetMany) isSessionRequest_Message() {}
 
 // SessionRequestBatch is several messages of the client.
 type SessionRequestBatch struct {
@@ -2859,6 +2876,52 @@ func (x *SessionRequestBatch) GetRequests() []*SessionRequest {
 	return nil
 }
 
+// SessionGetMany names leases to read in short, which costs both sides a fraction of as many single reads.
+type SessionGetMany struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The names, at most 1000.
+	Names         []string `protobuf:"bytes,1,rep,name=names,proto3" json:"names,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SessionGetMany) Reset() {
+	*x = SessionGetMany{}
+	mi := &file_dist_system_lease_v1_lease_proto_msgTypes[31]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SessionGetMany) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SessionGetMany) ProtoMessage() {}
+
+func (x *SessionGetMany) ProtoReflect() protoreflect.Message {
+	mi := &file_dist_system_lease_v1_lease_proto_msgTypes[31]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SessionGetMany.ProtoReflect.Descriptor instead.
+func (*SessionGetMany) Descriptor() ([]byte, []int) {
+	return file_dist_system_lease_v1_lease_proto_rawDescGZIP(), []int{31}
+}
+
+func (x *SessionGetMany) GetNames() []string {
+	if x != nil {
+		return x.Names
+	}
+	return nil
+}
+
 // SessionOpen begins a session.
 type SessionOpen struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -2876,7 +2939,7 @@ type SessionOpen struct {
 
 func (x *SessionOpen) Reset() {
 	*x = SessionOpen{}
-	mi := &file_dist_system_lease_v1_lease_proto_msgTypes[31]
+	mi := &file_dist_system_lease_v1_lease_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2888,7 +2951,7 @@ func (x *SessionOpen) String() string {
 func (*SessionOpen) ProtoMessage() {}
 
 func (x *SessionOpen) ProtoReflect() protoreflect.Message {
-	mi := &file_dist_system_lease_v1_lease_proto_msgTypes[31]
+	mi := &file_dist_system_lease_v1_lease_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2901,7 +2964,7 @@ func (x *SessionOpen) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SessionOpen.ProtoReflect.Descriptor instead.
 func (*SessionOpen) Descriptor() ([]byte, []int) {
-	return file_dist_system_lease_v1_lease_proto_rawDescGZIP(), []int{31}
+	return file_dist_system_lease_v1_lease_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *SessionOpen) GetHolder() string {
@@ -2941,7 +3004,7 @@ type SessionHeartbeat struct {
 
 func (x *SessionHeartbeat) Reset() {
 	*x = SessionHeartbeat{}
-	mi := &file_dist_system_lease_v1_lease_proto_msgTypes[32]
+	mi := &file_dist_system_lease_v1_lease_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2953,7 +3016,7 @@ func (x *SessionHeartbeat) String() string {
 func (*SessionHeartbeat) ProtoMessage() {}
 
 func (x *SessionHeartbeat) ProtoReflect() protoreflect.Message {
-	mi := &file_dist_system_lease_v1_lease_proto_msgTypes[32]
+	mi := &file_dist_system_lease_v1_lease_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2966,7 +3029,7 @@ func (x *SessionHeartbeat) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SessionHeartbeat.ProtoReflect.Descriptor instead.
 func (*SessionHeartbeat) Descriptor() ([]byte, []int) {
-	return file_dist_system_lease_v1_lease_proto_rawDescGZIP(), []int{32}
+	return file_dist_system_lease_v1_lease_proto_rawDescGZIP(), []int{33}
 }
 
 // SessionCancel gives up a waiting acquire.
@@ -2980,7 +3043,7 @@ type SessionCancel struct {
 
 func (x *SessionCancel) Reset() {
 	*x = SessionCancel{}
-	mi := &file_dist_system_lease_v1_lease_proto_msgTypes[33]
+	mi := &file_dist_system_lease_v1_lease_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2992,7 +3055,7 @@ func (x *SessionCancel) String() string {
 func (*SessionCancel) ProtoMessage() {}
 
 func (x *SessionCancel) ProtoReflect() protoreflect.Message {
-	mi := &file_dist_system_lease_v1_lease_proto_msgTypes[33]
+	mi := &file_dist_system_lease_v1_lease_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3005,7 +3068,7 @@ func (x *SessionCancel) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SessionCancel.ProtoReflect.Descriptor instead.
 func (*SessionCancel) Descriptor() ([]byte, []int) {
-	return file_dist_system_lease_v1_lease_proto_rawDescGZIP(), []int{33}
+	return file_dist_system_lease_v1_lease_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *SessionCancel) GetRequest() uint64 {
@@ -3028,7 +3091,7 @@ type SessionAttach struct {
 
 func (x *SessionAttach) Reset() {
 	*x = SessionAttach{}
-	mi := &file_dist_system_lease_v1_lease_proto_msgTypes[34]
+	mi := &file_dist_system_lease_v1_lease_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3040,7 +3103,7 @@ func (x *SessionAttach) String() string {
 func (*SessionAttach) ProtoMessage() {}
 
 func (x *SessionAttach) ProtoReflect() protoreflect.Message {
-	mi := &file_dist_system_lease_v1_lease_proto_msgTypes[34]
+	mi := &file_dist_system_lease_v1_lease_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3053,7 +3116,7 @@ func (x *SessionAttach) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SessionAttach.ProtoReflect.Descriptor instead.
 func (*SessionAttach) Descriptor() ([]byte, []int) {
-	return file_dist_system_lease_v1_lease_proto_rawDescGZIP(), []int{34}
+	return file_dist_system_lease_v1_lease_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *SessionAttach) GetName() string {
@@ -3079,7 +3142,7 @@ type SessionClose struct {
 
 func (x *SessionClose) Reset() {
 	*x = SessionClose{}
-	mi := &file_dist_system_lease_v1_lease_proto_msgTypes[35]
+	mi := &file_dist_system_lease_v1_lease_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3091,7 +3154,7 @@ func (x *SessionClose) String() string {
 func (*SessionClose) ProtoMessage() {}
 
 func (x *SessionClose) ProtoReflect() protoreflect.Message {
-	mi := &file_dist_system_lease_v1_lease_proto_msgTypes[35]
+	mi := &file_dist_system_lease_v1_lease_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3104,7 +3167,7 @@ func (x *SessionClose) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SessionClose.ProtoReflect.Descriptor instead.
 func (*SessionClose) Descriptor() ([]byte, []int) {
-	return file_dist_system_lease_v1_lease_proto_rawDescGZIP(), []int{35}
+	return file_dist_system_lease_v1_lease_proto_rawDescGZIP(), []int{36}
 }
 
 // SessionResponse is one message of the server in a session.
@@ -3129,6 +3192,7 @@ type SessionResponse struct {
 	//	*SessionResponse_GoAway
 	//	*SessionResponse_Got
 	//	*SessionResponse_Batch
+	//	*SessionResponse_GotMany
 	Message       isSessionResponse_Message `protobuf_oneof:"message"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -3136,7 +3200,7 @@ type SessionResponse struct {
 
 func (x *SessionResponse) Reset() {
 	*x = SessionResponse{}
-	mi := &file_dist_system_lease_v1_lease_proto_msgTypes[36]
+	mi := &file_dist_system_lease_v1_lease_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3148,7 +3212,7 @@ func (x *SessionResponse) String() string {
 func (*SessionResponse) ProtoMessage() {}
 
 func (x *SessionResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_dist_system_lease_v1_lease_proto_msgTypes[36]
+	mi := &file_dist_system_lease_v1_lease_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3161,7 +3225,7 @@ func (x *SessionResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SessionResponse.ProtoReflect.Descriptor instead.
 func (*SessionResponse) Descriptor() ([]byte, []int) {
-	return file_dist_system_lease_v1_lease_proto_rawDescGZIP(), []int{36}
+	return file_dist_system_lease_v1_lease_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *SessionResponse) GetId() uint64 {
@@ -3295,6 +3359,15 @@ func (x *SessionResponse) GetBatch() *SessionResponseBatch {
 	return nil
 }
 
+func (x *SessionResponse) GetGotMany() *SessionGotMany {
+	if x != nil {
+		if x, ok := x.Message.(*SessionResponse_GotMany); ok {
+			return x.GotMany
+		}
+	}
+	return nil
+}
+
 type isSessionResponse_Message interface {
 	isSessionResponse_Message()
 }
@@ -3364,6 +3437,11 @@ type SessionResponse_Batch struct {
 	Batch *SessionResponseBatch `protobuf:"bytes,14,opt,name=batch,proto3,oneof"`
 }
 
+type SessionResponse_GotMany struct {
+	// Answers get_many.
+	GotMany *SessionGotMany `protobuf:"bytes,15,opt,name=got_many,json=gotMany,proto3,oneof"`
+}
+
 func (*SessionResponse_Opened) isSessionResponse_Message() {}
 
 func (*SessionResponse_HeartbeatAck) isSessionResponse_Message() {}
@@ -3390,6 +3468,8 @@ func (*SessionResponse_Got) isSessionResponse_Message() {}
 
 func (*SessionResponse_Batch) isSessionResponse_Message() {}
 
+func (*SessionResponse_GotMany) isSessionResponse_Message() {}
+
 // SessionResponseBatch is several messages of the server.
 type SessionResponseBatch struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -3401,7 +3481,7 @@ type SessionResponseBatch struct {
 
 func (x *SessionResponseBatch) Reset() {
 	*x = SessionResponseBatch{}
-	mi := &file_dist_system_lease_v1_lease_proto_msgTypes[37]
+	mi := &file_dist_system_lease_v1_lease_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3413,7 +3493,7 @@ func (x *SessionResponseBatch) String() string {
 func (*SessionResponseBatch) ProtoMessage() {}
 
 func (x *SessionResponseBatch) ProtoReflect() protoreflect.Message {
-	mi := &file_dist_system_lease_v1_lease_proto_msgTypes[37]
+	mi := &file_dist_system_lease_v1_lease_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3426,12 +3506,168 @@ func (x *SessionResponseBatch) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SessionResponseBatch.ProtoReflect.Descriptor instead.
 func (*SessionResponseBatch) Descriptor() ([]byte, []int) {
-	return file_dist_system_lease_v1_lease_proto_rawDescGZIP(), []int{37}
+	return file_dist_system_lease_v1_lease_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *SessionResponseBatch) GetResponses() []*SessionResponse {
 	if x != nil {
 		return x.Responses
+	}
+	return nil
+}
+
+// SessionGotMany has the leases that were asked for.
+type SessionGotMany struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// One for each name of the request, in its order.
+	Leases        []*LeaseSummary `protobuf:"bytes,1,rep,name=leases,proto3" json:"leases,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SessionGotMany) Reset() {
+	*x = SessionGotMany{}
+	mi := &file_dist_system_lease_v1_lease_proto_msgTypes[39]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SessionGotMany) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SessionGotMany) ProtoMessage() {}
+
+func (x *SessionGotMany) ProtoReflect() protoreflect.Message {
+	mi := &file_dist_system_lease_v1_lease_proto_msgTypes[39]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SessionGotMany.ProtoReflect.Descriptor instead.
+func (*SessionGotMany) Descriptor() ([]byte, []int) {
+	return file_dist_system_lease_v1_lease_proto_rawDescGZIP(), []int{39}
+}
+
+func (x *SessionGotMany) GetLeases() []*LeaseSummary {
+	if x != nil {
+		return x.Leases
+	}
+	return nil
+}
+
+// LeaseSummary is a lease in short: who has it, under which token. Each is linearizable, as the call Get is; together they are no
+// snapshot.
+type LeaseSummary struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The largest token among the live holds. 0: the name is free.
+	Token int64 `protobuf:"varint,1,opt,name=token,proto3" json:"token,omitempty"`
+	// The holder of the hold with that token.
+	Holder string `protobuf:"bytes,2,opt,name=holder,proto3" json:"holder,omitempty"`
+	// How the name is held. Unspecified when it is not held.
+	Mode LeaseMode `protobuf:"varint,3,opt,name=mode,proto3,enum=dist.system.lease.v1.LeaseMode" json:"mode,omitempty"`
+	// How many live holds there are.
+	Holds int32 `protobuf:"varint,4,opt,name=holds,proto3" json:"holds,omitempty"`
+	// How many requests wait in line.
+	Waiters int32 `protobuf:"varint,5,opt,name=waiters,proto3" json:"waiters,omitempty"`
+	// For how many milliseconds from now the hold with that token lives on without a keepalive.
+	ExpiresInMillis int64 `protobuf:"varint,6,opt,name=expires_in_millis,json=expiresInMillis,proto3" json:"expires_in_millis,omitempty"`
+	// As Lease.revision.
+	Revision int64 `protobuf:"varint,7,opt,name=revision,proto3" json:"revision,omitempty"`
+	// Set, and nothing else, when this lease could not be read.
+	Refused       *SessionRefused `protobuf:"bytes,8,opt,name=refused,proto3" json:"refused,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *LeaseSummary) Reset() {
+	*x = LeaseSummary{}
+	mi := &file_dist_system_lease_v1_lease_proto_msgTypes[40]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *LeaseSummary) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*LeaseSummary) ProtoMessage() {}
+
+func (x *LeaseSummary) ProtoReflect() protoreflect.Message {
+	mi := &file_dist_system_lease_v1_lease_proto_msgTypes[40]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use LeaseSummary.ProtoReflect.Descriptor instead.
+func (*LeaseSummary) Descriptor() ([]byte, []int) {
+	return file_dist_system_lease_v1_lease_proto_rawDescGZIP(), []int{40}
+}
+
+func (x *LeaseSummary) GetToken() int64 {
+	if x != nil {
+		return x.Token
+	}
+	return 0
+}
+
+func (x *LeaseSummary) GetHolder() string {
+	if x != nil {
+		return x.Holder
+	}
+	return ""
+}
+
+func (x *LeaseSummary) GetMode() LeaseMode {
+	if x != nil {
+		return x.Mode
+	}
+	return LeaseMode_LEASE_MODE_UNSPECIFIED
+}
+
+func (x *LeaseSummary) GetHolds() int32 {
+	if x != nil {
+		return x.Holds
+	}
+	return 0
+}
+
+func (x *LeaseSummary) GetWaiters() int32 {
+	if x != nil {
+		return x.Waiters
+	}
+	return 0
+}
+
+func (x *LeaseSummary) GetExpiresInMillis() int64 {
+	if x != nil {
+		return x.ExpiresInMillis
+	}
+	return 0
+}
+
+func (x *LeaseSummary) GetRevision() int64 {
+	if x != nil {
+		return x.Revision
+	}
+	return 0
+}
+
+func (x *LeaseSummary) GetRefused() *SessionRefused {
+	if x != nil {
+		return x.Refused
 	}
 	return nil
 }
@@ -3444,14 +3680,16 @@ type SessionOpened struct {
 	// The session's default TTL.
 	Ttl *durationpb.Duration `protobuf:"bytes,2,opt,name=ttl,proto3" json:"ttl,omitempty"`
 	// Whether the client may send batches.
-	Batches       bool `protobuf:"varint,3,opt,name=batches,proto3" json:"batches,omitempty"`
+	Batches bool `protobuf:"varint,3,opt,name=batches,proto3" json:"batches,omitempty"`
+	// Whether the client may send get_many.
+	GetMany       bool `protobuf:"varint,4,opt,name=get_many,json=getMany,proto3" json:"get_many,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *SessionOpened) Reset() {
 	*x = SessionOpened{}
-	mi := &file_dist_system_lease_v1_lease_proto_msgTypes[38]
+	mi := &file_dist_system_lease_v1_lease_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3463,7 +3701,7 @@ func (x *SessionOpened) String() string {
 func (*SessionOpened) ProtoMessage() {}
 
 func (x *SessionOpened) ProtoReflect() protoreflect.Message {
-	mi := &file_dist_system_lease_v1_lease_proto_msgTypes[38]
+	mi := &file_dist_system_lease_v1_lease_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3476,7 +3714,7 @@ func (x *SessionOpened) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SessionOpened.ProtoReflect.Descriptor instead.
 func (*SessionOpened) Descriptor() ([]byte, []int) {
-	return file_dist_system_lease_v1_lease_proto_rawDescGZIP(), []int{38}
+	return file_dist_system_lease_v1_lease_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *SessionOpened) GetHeartbeatInterval() *durationpb.Duration {
@@ -3500,6 +3738,13 @@ func (x *SessionOpened) GetBatches() bool {
 	return false
 }
 
+func (x *SessionOpened) GetGetMany() bool {
+	if x != nil {
+		return x.GetMany
+	}
+	return false
+}
+
 // SessionHeartbeatAck answers SessionHeartbeat.
 type SessionHeartbeatAck struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -3513,7 +3758,7 @@ type SessionHeartbeatAck struct {
 
 func (x *SessionHeartbeatAck) Reset() {
 	*x = SessionHeartbeatAck{}
-	mi := &file_dist_system_lease_v1_lease_proto_msgTypes[39]
+	mi := &file_dist_system_lease_v1_lease_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3525,7 +3770,7 @@ func (x *SessionHeartbeatAck) String() string {
 func (*SessionHeartbeatAck) ProtoMessage() {}
 
 func (x *SessionHeartbeatAck) ProtoReflect() protoreflect.Message {
-	mi := &file_dist_system_lease_v1_lease_proto_msgTypes[39]
+	mi := &file_dist_system_lease_v1_lease_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3538,7 +3783,7 @@ func (x *SessionHeartbeatAck) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SessionHeartbeatAck.ProtoReflect.Descriptor instead.
 func (*SessionHeartbeatAck) Descriptor() ([]byte, []int) {
-	return file_dist_system_lease_v1_lease_proto_rawDescGZIP(), []int{39}
+	return file_dist_system_lease_v1_lease_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *SessionHeartbeatAck) GetExpiresIn() *durationpb.Duration {
@@ -3568,7 +3813,7 @@ type SessionQueued struct {
 
 func (x *SessionQueued) Reset() {
 	*x = SessionQueued{}
-	mi := &file_dist_system_lease_v1_lease_proto_msgTypes[40]
+	mi := &file_dist_system_lease_v1_lease_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3580,7 +3825,7 @@ func (x *SessionQueued) String() string {
 func (*SessionQueued) ProtoMessage() {}
 
 func (x *SessionQueued) ProtoReflect() protoreflect.Message {
-	mi := &file_dist_system_lease_v1_lease_proto_msgTypes[40]
+	mi := &file_dist_system_lease_v1_lease_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3593,7 +3838,7 @@ func (x *SessionQueued) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SessionQueued.ProtoReflect.Descriptor instead.
 func (*SessionQueued) Descriptor() ([]byte, []int) {
-	return file_dist_system_lease_v1_lease_proto_rawDescGZIP(), []int{40}
+	return file_dist_system_lease_v1_lease_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *SessionQueued) GetQueuePosition() int32 {
@@ -3625,7 +3870,7 @@ type SessionRefused struct {
 
 func (x *SessionRefused) Reset() {
 	*x = SessionRefused{}
-	mi := &file_dist_system_lease_v1_lease_proto_msgTypes[41]
+	mi := &file_dist_system_lease_v1_lease_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3637,7 +3882,7 @@ func (x *SessionRefused) String() string {
 func (*SessionRefused) ProtoMessage() {}
 
 func (x *SessionRefused) ProtoReflect() protoreflect.Message {
-	mi := &file_dist_system_lease_v1_lease_proto_msgTypes[41]
+	mi := &file_dist_system_lease_v1_lease_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3650,7 +3895,7 @@ func (x *SessionRefused) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SessionRefused.ProtoReflect.Descriptor instead.
 func (*SessionRefused) Descriptor() ([]byte, []int) {
-	return file_dist_system_lease_v1_lease_proto_rawDescGZIP(), []int{41}
+	return file_dist_system_lease_v1_lease_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *SessionRefused) GetCode() int32 {
@@ -3691,7 +3936,7 @@ type SessionAttached struct {
 
 func (x *SessionAttached) Reset() {
 	*x = SessionAttached{}
-	mi := &file_dist_system_lease_v1_lease_proto_msgTypes[42]
+	mi := &file_dist_system_lease_v1_lease_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3703,7 +3948,7 @@ func (x *SessionAttached) String() string {
 func (*SessionAttached) ProtoMessage() {}
 
 func (x *SessionAttached) ProtoReflect() protoreflect.Message {
-	mi := &file_dist_system_lease_v1_lease_proto_msgTypes[42]
+	mi := &file_dist_system_lease_v1_lease_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3716,7 +3961,7 @@ func (x *SessionAttached) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SessionAttached.ProtoReflect.Descriptor instead.
 func (*SessionAttached) Descriptor() ([]byte, []int) {
-	return file_dist_system_lease_v1_lease_proto_rawDescGZIP(), []int{42}
+	return file_dist_system_lease_v1_lease_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *SessionAttached) GetName() string {
@@ -3762,7 +4007,7 @@ type SessionExpiring struct {
 
 func (x *SessionExpiring) Reset() {
 	*x = SessionExpiring{}
-	mi := &file_dist_system_lease_v1_lease_proto_msgTypes[43]
+	mi := &file_dist_system_lease_v1_lease_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3774,7 +4019,7 @@ func (x *SessionExpiring) String() string {
 func (*SessionExpiring) ProtoMessage() {}
 
 func (x *SessionExpiring) ProtoReflect() protoreflect.Message {
-	mi := &file_dist_system_lease_v1_lease_proto_msgTypes[43]
+	mi := &file_dist_system_lease_v1_lease_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3787,7 +4032,7 @@ func (x *SessionExpiring) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SessionExpiring.ProtoReflect.Descriptor instead.
 func (*SessionExpiring) Descriptor() ([]byte, []int) {
-	return file_dist_system_lease_v1_lease_proto_rawDescGZIP(), []int{43}
+	return file_dist_system_lease_v1_lease_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *SessionExpiring) GetName() string {
@@ -3828,7 +4073,7 @@ type SessionLost struct {
 
 func (x *SessionLost) Reset() {
 	*x = SessionLost{}
-	mi := &file_dist_system_lease_v1_lease_proto_msgTypes[44]
+	mi := &file_dist_system_lease_v1_lease_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3840,7 +4085,7 @@ func (x *SessionLost) String() string {
 func (*SessionLost) ProtoMessage() {}
 
 func (x *SessionLost) ProtoReflect() protoreflect.Message {
-	mi := &file_dist_system_lease_v1_lease_proto_msgTypes[44]
+	mi := &file_dist_system_lease_v1_lease_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3853,7 +4098,7 @@ func (x *SessionLost) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SessionLost.ProtoReflect.Descriptor instead.
 func (*SessionLost) Descriptor() ([]byte, []int) {
-	return file_dist_system_lease_v1_lease_proto_rawDescGZIP(), []int{44}
+	return file_dist_system_lease_v1_lease_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *SessionLost) GetName() string {
@@ -3899,7 +4144,7 @@ type SessionRevokeRequested struct {
 
 func (x *SessionRevokeRequested) Reset() {
 	*x = SessionRevokeRequested{}
-	mi := &file_dist_system_lease_v1_lease_proto_msgTypes[45]
+	mi := &file_dist_system_lease_v1_lease_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3911,7 +4156,7 @@ func (x *SessionRevokeRequested) String() string {
 func (*SessionRevokeRequested) ProtoMessage() {}
 
 func (x *SessionRevokeRequested) ProtoReflect() protoreflect.Message {
-	mi := &file_dist_system_lease_v1_lease_proto_msgTypes[45]
+	mi := &file_dist_system_lease_v1_lease_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3924,7 +4169,7 @@ func (x *SessionRevokeRequested) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SessionRevokeRequested.ProtoReflect.Descriptor instead.
 func (*SessionRevokeRequested) Descriptor() ([]byte, []int) {
-	return file_dist_system_lease_v1_lease_proto_rawDescGZIP(), []int{45}
+	return file_dist_system_lease_v1_lease_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *SessionRevokeRequested) GetName() string {
@@ -3961,7 +4206,7 @@ type SessionGoAway struct {
 
 func (x *SessionGoAway) Reset() {
 	*x = SessionGoAway{}
-	mi := &file_dist_system_lease_v1_lease_proto_msgTypes[46]
+	mi := &file_dist_system_lease_v1_lease_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3973,7 +4218,7 @@ func (x *SessionGoAway) String() string {
 func (*SessionGoAway) ProtoMessage() {}
 
 func (x *SessionGoAway) ProtoReflect() protoreflect.Message {
-	mi := &file_dist_system_lease_v1_lease_proto_msgTypes[46]
+	mi := &file_dist_system_lease_v1_lease_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3986,7 +4231,7 @@ func (x *SessionGoAway) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SessionGoAway.ProtoReflect.Descriptor instead.
 func (*SessionGoAway) Descriptor() ([]byte, []int) {
-	return file_dist_system_lease_v1_lease_proto_rawDescGZIP(), []int{46}
+	return file_dist_system_lease_v1_lease_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *SessionGoAway) GetReason() string {
@@ -4019,7 +4264,7 @@ type ShardMap struct {
 
 func (x *ShardMap) Reset() {
 	*x = ShardMap{}
-	mi := &file_dist_system_lease_v1_lease_proto_msgTypes[47]
+	mi := &file_dist_system_lease_v1_lease_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4031,7 +4276,7 @@ func (x *ShardMap) String() string {
 func (*ShardMap) ProtoMessage() {}
 
 func (x *ShardMap) ProtoReflect() protoreflect.Message {
-	mi := &file_dist_system_lease_v1_lease_proto_msgTypes[47]
+	mi := &file_dist_system_lease_v1_lease_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4044,7 +4289,7 @@ func (x *ShardMap) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ShardMap.ProtoReflect.Descriptor instead.
 func (*ShardMap) Descriptor() ([]byte, []int) {
-	return file_dist_system_lease_v1_lease_proto_rawDescGZIP(), []int{47}
+	return file_dist_system_lease_v1_lease_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *ShardMap) GetRevision() int64 {
@@ -4089,7 +4334,7 @@ type ShardMember struct {
 
 func (x *ShardMember) Reset() {
 	*x = ShardMember{}
-	mi := &file_dist_system_lease_v1_lease_proto_msgTypes[48]
+	mi := &file_dist_system_lease_v1_lease_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4101,7 +4346,7 @@ func (x *ShardMember) String() string {
 func (*ShardMember) ProtoMessage() {}
 
 func (x *ShardMember) ProtoReflect() protoreflect.Message {
-	mi := &file_dist_system_lease_v1_lease_proto_msgTypes[48]
+	mi := &file_dist_system_lease_v1_lease_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4114,7 +4359,7 @@ func (x *ShardMember) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ShardMember.ProtoReflect.Descriptor instead.
 func (*ShardMember) Descriptor() ([]byte, []int) {
-	return file_dist_system_lease_v1_lease_proto_rawDescGZIP(), []int{48}
+	return file_dist_system_lease_v1_lease_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *ShardMember) GetName() string {
@@ -4161,7 +4406,7 @@ type GetShardMapRequest struct {
 
 func (x *GetShardMapRequest) Reset() {
 	*x = GetShardMapRequest{}
-	mi := &file_dist_system_lease_v1_lease_proto_msgTypes[49]
+	mi := &file_dist_system_lease_v1_lease_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4173,7 +4418,7 @@ func (x *GetShardMapRequest) String() string {
 func (*GetShardMapRequest) ProtoMessage() {}
 
 func (x *GetShardMapRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_dist_system_lease_v1_lease_proto_msgTypes[49]
+	mi := &file_dist_system_lease_v1_lease_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4186,7 +4431,7 @@ func (x *GetShardMapRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetShardMapRequest.ProtoReflect.Descriptor instead.
 func (*GetShardMapRequest) Descriptor() ([]byte, []int) {
-	return file_dist_system_lease_v1_lease_proto_rawDescGZIP(), []int{49}
+	return file_dist_system_lease_v1_lease_proto_rawDescGZIP(), []int{52}
 }
 
 // GetShardMapResponse is the map.
@@ -4200,7 +4445,7 @@ type GetShardMapResponse struct {
 
 func (x *GetShardMapResponse) Reset() {
 	*x = GetShardMapResponse{}
-	mi := &file_dist_system_lease_v1_lease_proto_msgTypes[50]
+	mi := &file_dist_system_lease_v1_lease_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4212,7 +4457,7 @@ func (x *GetShardMapResponse) String() string {
 func (*GetShardMapResponse) ProtoMessage() {}
 
 func (x *GetShardMapResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_dist_system_lease_v1_lease_proto_msgTypes[50]
+	mi := &file_dist_system_lease_v1_lease_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4225,7 +4470,7 @@ func (x *GetShardMapResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetShardMapResponse.ProtoReflect.Descriptor instead.
 func (*GetShardMapResponse) Descriptor() ([]byte, []int) {
-	return file_dist_system_lease_v1_lease_proto_rawDescGZIP(), []int{50}
+	return file_dist_system_lease_v1_lease_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *GetShardMapResponse) GetMap() *ShardMap {
@@ -4244,7 +4489,7 @@ type WatchShardMapRequest struct {
 
 func (x *WatchShardMapRequest) Reset() {
 	*x = WatchShardMapRequest{}
-	mi := &file_dist_system_lease_v1_lease_proto_msgTypes[51]
+	mi := &file_dist_system_lease_v1_lease_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4256,7 +4501,7 @@ func (x *WatchShardMapRequest) String() string {
 func (*WatchShardMapRequest) ProtoMessage() {}
 
 func (x *WatchShardMapRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_dist_system_lease_v1_lease_proto_msgTypes[51]
+	mi := &file_dist_system_lease_v1_lease_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4269,7 +4514,7 @@ func (x *WatchShardMapRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchShardMapRequest.ProtoReflect.Descriptor instead.
 func (*WatchShardMapRequest) Descriptor() ([]byte, []int) {
-	return file_dist_system_lease_v1_lease_proto_rawDescGZIP(), []int{51}
+	return file_dist_system_lease_v1_lease_proto_rawDescGZIP(), []int{54}
 }
 
 // WatchShardMapResponse is the map at a moment.
@@ -4283,7 +4528,7 @@ type WatchShardMapResponse struct {
 
 func (x *WatchShardMapResponse) Reset() {
 	*x = WatchShardMapResponse{}
-	mi := &file_dist_system_lease_v1_lease_proto_msgTypes[52]
+	mi := &file_dist_system_lease_v1_lease_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4295,7 +4540,7 @@ func (x *WatchShardMapResponse) String() string {
 func (*WatchShardMapResponse) ProtoMessage() {}
 
 func (x *WatchShardMapResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_dist_system_lease_v1_lease_proto_msgTypes[52]
+	mi := &file_dist_system_lease_v1_lease_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4308,7 +4553,7 @@ func (x *WatchShardMapResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchShardMapResponse.ProtoReflect.Descriptor instead.
 func (*WatchShardMapResponse) Descriptor() ([]byte, []int) {
-	return file_dist_system_lease_v1_lease_proto_rawDescGZIP(), []int{52}
+	return file_dist_system_lease_v1_lease_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *WatchShardMapResponse) GetMap() *ShardMap {
@@ -4506,7 +4751,7 @@ const file_dist_system_lease_v1_lease_proto_rawDesc = "" +
 	"\aVerdict\x12\x17\n" +
 	"\x13VERDICT_UNSPECIFIED\x10\x00\x12\x13\n" +
 	"\x0fVERDICT_CURRENT\x10\x01\x12\x11\n" +
-	"\rVERDICT_STALE\x10\x02\"\xe3\x04\n" +
+	"\rVERDICT_STALE\x10\x02\"\xa6\x05\n" +
 	"\x0eSessionRequest\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\x04R\x02id\x127\n" +
 	"\x04open\x18\x02 \x01(\v2!.dist.system.lease.v1.SessionOpenH\x00R\x04open\x12F\n" +
@@ -4518,10 +4763,13 @@ const file_dist_system_lease_v1_lease_proto_rawDesc = "" +
 	"\x05close\x18\b \x01(\v2\".dist.system.lease.v1.SessionCloseH\x00R\x05close\x124\n" +
 	"\x03get\x18\t \x01(\v2 .dist.system.lease.v1.GetRequestH\x00R\x03get\x12A\n" +
 	"\x05batch\x18\n" +
-	" \x01(\v2).dist.system.lease.v1.SessionRequestBatchH\x00R\x05batchB\t\n" +
+	" \x01(\v2).dist.system.lease.v1.SessionRequestBatchH\x00R\x05batch\x12A\n" +
+	"\bget_many\x18\v \x01(\v2$.dist.system.lease.v1.SessionGetManyH\x00R\agetManyB\t\n" +
 	"\amessage\"W\n" +
 	"\x13SessionRequestBatch\x12@\n" +
-	"\brequests\x18\x01 \x03(\v2$.dist.system.lease.v1.SessionRequestR\brequests\"\xa9\x01\n" +
+	"\brequests\x18\x01 \x03(\v2$.dist.system.lease.v1.SessionRequestR\brequests\"&\n" +
+	"\x0eSessionGetMany\x12\x14\n" +
+	"\x05names\x18\x01 \x03(\tR\x05names\"\xa9\x01\n" +
 	"\vSessionOpen\x12\x16\n" +
 	"\x06holder\x18\x01 \x01(\tR\x06holder\x12+\n" +
 	"\x03ttl\x18\x02 \x01(\v2\x19.google.protobuf.DurationR\x03ttl\x12;\n" +
@@ -4533,7 +4781,7 @@ const file_dist_system_lease_v1_lease_proto_rawDesc = "" +
 	"\rSessionAttach\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x14\n" +
 	"\x05token\x18\x02 \x01(\x03R\x05token\"\x0e\n" +
-	"\fSessionClose\"\x9f\a\n" +
+	"\fSessionClose\"\xe2\a\n" +
 	"\x0fSessionResponse\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\x04R\x02id\x12=\n" +
 	"\x06opened\x18\x02 \x01(\v2#.dist.system.lease.v1.SessionOpenedH\x00R\x06opened\x12P\n" +
@@ -4549,14 +4797,27 @@ const file_dist_system_lease_v1_lease_proto_rawDesc = "" +
 	"\x10revoke_requested\x18\v \x01(\v2,.dist.system.lease.v1.SessionRevokeRequestedH\x00R\x0frevokeRequested\x12>\n" +
 	"\ago_away\x18\f \x01(\v2#.dist.system.lease.v1.SessionGoAwayH\x00R\x06goAway\x125\n" +
 	"\x03got\x18\r \x01(\v2!.dist.system.lease.v1.GetResponseH\x00R\x03got\x12B\n" +
-	"\x05batch\x18\x0e \x01(\v2*.dist.system.lease.v1.SessionResponseBatchH\x00R\x05batchB\t\n" +
+	"\x05batch\x18\x0e \x01(\v2*.dist.system.lease.v1.SessionResponseBatchH\x00R\x05batch\x12A\n" +
+	"\bgot_many\x18\x0f \x01(\v2$.dist.system.lease.v1.SessionGotManyH\x00R\agotManyB\t\n" +
 	"\amessage\"[\n" +
 	"\x14SessionResponseBatch\x12C\n" +
-	"\tresponses\x18\x01 \x03(\v2%.dist.system.lease.v1.SessionResponseR\tresponses\"\xa0\x01\n" +
+	"\tresponses\x18\x01 \x03(\v2%.dist.system.lease.v1.SessionResponseR\tresponses\"L\n" +
+	"\x0eSessionGotMany\x12:\n" +
+	"\x06leases\x18\x01 \x03(\v2\".dist.system.lease.v1.LeaseSummaryR\x06leases\"\xa9\x02\n" +
+	"\fLeaseSummary\x12\x14\n" +
+	"\x05token\x18\x01 \x01(\x03R\x05token\x12\x16\n" +
+	"\x06holder\x18\x02 \x01(\tR\x06holder\x123\n" +
+	"\x04mode\x18\x03 \x01(\x0e2\x1f.dist.system.lease.v1.LeaseModeR\x04mode\x12\x14\n" +
+	"\x05holds\x18\x04 \x01(\x05R\x05holds\x12\x18\n" +
+	"\awaiters\x18\x05 \x01(\x05R\awaiters\x12*\n" +
+	"\x11expires_in_millis\x18\x06 \x01(\x03R\x0fexpiresInMillis\x12\x1a\n" +
+	"\brevision\x18\a \x01(\x03R\brevision\x12>\n" +
+	"\arefused\x18\b \x01(\v2$.dist.system.lease.v1.SessionRefusedR\arefused\"\xbb\x01\n" +
 	"\rSessionOpened\x12H\n" +
 	"\x12heartbeat_interval\x18\x01 \x01(\v2\x19.google.protobuf.DurationR\x11heartbeatInterval\x12+\n" +
 	"\x03ttl\x18\x02 \x01(\v2\x19.google.protobuf.DurationR\x03ttl\x12\x18\n" +
-	"\abatches\x18\x03 \x01(\bR\abatches\"\x99\x01\n" +
+	"\abatches\x18\x03 \x01(\bR\abatches\x12\x19\n" +
+	"\bget_many\x18\x04 \x01(\bR\agetMany\"\x99\x01\n" +
 	"\x13SessionHeartbeatAck\x128\n" +
 	"\n" +
 	"expires_in\x18\x01 \x01(\v2\x19.google.protobuf.DurationR\texpiresIn\x12H\n" +
@@ -4669,7 +4930,7 @@ func file_dist_system_lease_v1_lease_proto_rawDescGZIP() []byte {
 }
 
 var file_dist_system_lease_v1_lease_proto_enumTypes = make([]protoimpl.EnumInfo, 6)
-var file_dist_system_lease_v1_lease_proto_msgTypes = make([]protoimpl.MessageInfo, 55)
+var file_dist_system_lease_v1_lease_proto_msgTypes = make([]protoimpl.MessageInfo, 58)
 var file_dist_system_lease_v1_lease_proto_goTypes = []any{
 	(LeaseMode)(0),                  // 0: dist.system.lease.v1.LeaseMode
 	(EndReason)(0),                  // 1: dist.system.lease.v1.EndReason
@@ -4708,67 +4969,70 @@ var file_dist_system_lease_v1_lease_proto_goTypes = []any{
 	(*CheckTokenResponse)(nil),      // 34: dist.system.lease.v1.CheckTokenResponse
 	(*SessionRequest)(nil),          // 35: dist.system.lease.v1.SessionRequest
 	(*SessionRequestBatch)(nil),     // 36: dist.system.lease.v1.SessionRequestBatch
-	(*SessionOpen)(nil),             // 37: dist.system.lease.v1.SessionOpen
-	(*SessionHeartbeat)(nil),        // 38: dist.system.lease.v1.SessionHeartbeat
-	(*SessionCancel)(nil),           // 39: dist.system.lease.v1.SessionCancel
-	(*SessionAttach)(nil),           // 40: dist.system.lease.v1.SessionAttach
-	(*SessionClose)(nil),            // 41: dist.system.lease.v1.SessionClose
-	(*SessionResponse)(nil),         // 42: dist.system.lease.v1.SessionResponse
-	(*SessionResponseBatch)(nil),    // 43: dist.system.lease.v1.SessionResponseBatch
-	(*SessionOpened)(nil),           // 44: dist.system.lease.v1.SessionOpened
-	(*SessionHeartbeatAck)(nil),     // 45: dist.system.lease.v1.SessionHeartbeatAck
-	(*SessionQueued)(nil),           // 46: dist.system.lease.v1.SessionQueued
-	(*SessionRefused)(nil),          // 47: dist.system.lease.v1.SessionRefused
-	(*SessionAttached)(nil),         // 48: dist.system.lease.v1.SessionAttached
-	(*SessionExpiring)(nil),         // 49: dist.system.lease.v1.SessionExpiring
-	(*SessionLost)(nil),             // 50: dist.system.lease.v1.SessionLost
-	(*SessionRevokeRequested)(nil),  // 51: dist.system.lease.v1.SessionRevokeRequested
-	(*SessionGoAway)(nil),           // 52: dist.system.lease.v1.SessionGoAway
-	(*ShardMap)(nil),                // 53: dist.system.lease.v1.ShardMap
-	(*ShardMember)(nil),             // 54: dist.system.lease.v1.ShardMember
-	(*GetShardMapRequest)(nil),      // 55: dist.system.lease.v1.GetShardMapRequest
-	(*GetShardMapResponse)(nil),     // 56: dist.system.lease.v1.GetShardMapResponse
-	(*WatchShardMapRequest)(nil),    // 57: dist.system.lease.v1.WatchShardMapRequest
-	(*WatchShardMapResponse)(nil),   // 58: dist.system.lease.v1.WatchShardMapResponse
-	nil,                             // 59: dist.system.lease.v1.Hold.MetadataEntry
-	nil,                             // 60: dist.system.lease.v1.AcquireRequest.MetadataEntry
-	(*timestamppb.Timestamp)(nil),   // 61: google.protobuf.Timestamp
-	(*durationpb.Duration)(nil),     // 62: google.protobuf.Duration
-	(*anypb.Any)(nil),               // 63: google.protobuf.Any
+	(*SessionGetMany)(nil),          // 37: dist.system.lease.v1.SessionGetMany
+	(*SessionOpen)(nil),             // 38: dist.system.lease.v1.SessionOpen
+	(*SessionHeartbeat)(nil),        // 39: dist.system.lease.v1.SessionHeartbeat
+	(*SessionCancel)(nil),           // 40: dist.system.lease.v1.SessionCancel
+	(*SessionAttach)(nil),           // 41: dist.system.lease.v1.SessionAttach
+	(*SessionClose)(nil),            // 42: dist.system.lease.v1.SessionClose
+	(*SessionResponse)(nil),         // 43: dist.system.lease.v1.SessionResponse
+	(*SessionResponseBatch)(nil),    // 44: dist.system.lease.v1.SessionResponseBatch
+	(*SessionGotMany)(nil),          // 45: dist.system.lease.v1.SessionGotMany
+	(*LeaseSummary)(nil),            // 46: dist.system.lease.v1.LeaseSummary
+	(*SessionOpened)(nil),           // 47: dist.system.lease.v1.SessionOpened
+	(*SessionHeartbeatAck)(nil),     // 48: dist.system.lease.v1.SessionHeartbeatAck
+	(*SessionQueued)(nil),           // 49: dist.system.lease.v1.SessionQueued
+	(*SessionRefused)(nil),          // 50: dist.system.lease.v1.SessionRefused
+	(*SessionAttached)(nil),         // 51: dist.system.lease.v1.SessionAttached
+	(*SessionExpiring)(nil),         // 52: dist.system.lease.v1.SessionExpiring
+	(*SessionLost)(nil),             // 53: dist.system.lease.v1.SessionLost
+	(*SessionRevokeRequested)(nil),  // 54: dist.system.lease.v1.SessionRevokeRequested
+	(*SessionGoAway)(nil),           // 55: dist.system.lease.v1.SessionGoAway
+	(*ShardMap)(nil),                // 56: dist.system.lease.v1.ShardMap
+	(*ShardMember)(nil),             // 57: dist.system.lease.v1.ShardMember
+	(*GetShardMapRequest)(nil),      // 58: dist.system.lease.v1.GetShardMapRequest
+	(*GetShardMapResponse)(nil),     // 59: dist.system.lease.v1.GetShardMapResponse
+	(*WatchShardMapRequest)(nil),    // 60: dist.system.lease.v1.WatchShardMapRequest
+	(*WatchShardMapResponse)(nil),   // 61: dist.system.lease.v1.WatchShardMapResponse
+	nil,                             // 62: dist.system.lease.v1.Hold.MetadataEntry
+	nil,                             // 63: dist.system.lease.v1.AcquireRequest.MetadataEntry
+	(*timestamppb.Timestamp)(nil),   // 64: google.protobuf.Timestamp
+	(*durationpb.Duration)(nil),     // 65: google.protobuf.Duration
+	(*anypb.Any)(nil),               // 66: google.protobuf.Any
 }
 var file_dist_system_lease_v1_lease_proto_depIdxs = []int32{
 	0,   // 0: dist.system.lease.v1.Lease.mode:type_name -> dist.system.lease.v1.LeaseMode
 	7,   // 1: dist.system.lease.v1.Lease.holds:type_name -> dist.system.lease.v1.Hold
 	8,   // 2: dist.system.lease.v1.Lease.queue:type_name -> dist.system.lease.v1.Waiter
-	61,  // 3: dist.system.lease.v1.Lease.grace_until:type_name -> google.protobuf.Timestamp
+	64,  // 3: dist.system.lease.v1.Lease.grace_until:type_name -> google.protobuf.Timestamp
 	0,   // 4: dist.system.lease.v1.Hold.mode:type_name -> dist.system.lease.v1.LeaseMode
-	62,  // 5: dist.system.lease.v1.Hold.ttl:type_name -> google.protobuf.Duration
-	62,  // 6: dist.system.lease.v1.Hold.expires_in:type_name -> google.protobuf.Duration
-	61,  // 7: dist.system.lease.v1.Hold.acquired_at:type_name -> google.protobuf.Timestamp
-	59,  // 8: dist.system.lease.v1.Hold.metadata:type_name -> dist.system.lease.v1.Hold.MetadataEntry
+	65,  // 5: dist.system.lease.v1.Hold.ttl:type_name -> google.protobuf.Duration
+	65,  // 6: dist.system.lease.v1.Hold.expires_in:type_name -> google.protobuf.Duration
+	64,  // 7: dist.system.lease.v1.Hold.acquired_at:type_name -> google.protobuf.Timestamp
+	62,  // 8: dist.system.lease.v1.Hold.metadata:type_name -> dist.system.lease.v1.Hold.MetadataEntry
 	9,   // 9: dist.system.lease.v1.Hold.revocation:type_name -> dist.system.lease.v1.Revocation
 	0,   // 10: dist.system.lease.v1.Waiter.mode:type_name -> dist.system.lease.v1.LeaseMode
-	62,  // 11: dist.system.lease.v1.Waiter.waited:type_name -> google.protobuf.Duration
-	62,  // 12: dist.system.lease.v1.Revocation.deadline_in:type_name -> google.protobuf.Duration
+	65,  // 11: dist.system.lease.v1.Waiter.waited:type_name -> google.protobuf.Duration
+	65,  // 12: dist.system.lease.v1.Revocation.deadline_in:type_name -> google.protobuf.Duration
 	7,   // 13: dist.system.lease.v1.Contention.holds:type_name -> dist.system.lease.v1.Hold
-	62,  // 14: dist.system.lease.v1.Wait.timeout:type_name -> google.protobuf.Duration
-	62,  // 15: dist.system.lease.v1.Wait.waited:type_name -> google.protobuf.Duration
+	65,  // 14: dist.system.lease.v1.Wait.timeout:type_name -> google.protobuf.Duration
+	65,  // 15: dist.system.lease.v1.Wait.waited:type_name -> google.protobuf.Duration
 	0,   // 16: dist.system.lease.v1.AcquireRequest.mode:type_name -> dist.system.lease.v1.LeaseMode
-	62,  // 17: dist.system.lease.v1.AcquireRequest.ttl:type_name -> google.protobuf.Duration
-	60,  // 18: dist.system.lease.v1.AcquireRequest.metadata:type_name -> dist.system.lease.v1.AcquireRequest.MetadataEntry
+	65,  // 17: dist.system.lease.v1.AcquireRequest.ttl:type_name -> google.protobuf.Duration
+	63,  // 18: dist.system.lease.v1.AcquireRequest.metadata:type_name -> dist.system.lease.v1.AcquireRequest.MetadataEntry
 	11,  // 19: dist.system.lease.v1.AcquireRequest.wait:type_name -> dist.system.lease.v1.Wait
-	62,  // 20: dist.system.lease.v1.AcquireResponse.ttl:type_name -> google.protobuf.Duration
-	62,  // 21: dist.system.lease.v1.AcquireResponse.expires_in:type_name -> google.protobuf.Duration
-	61,  // 22: dist.system.lease.v1.AcquireResponse.grace_until:type_name -> google.protobuf.Timestamp
-	62,  // 23: dist.system.lease.v1.AcquireResponse.waited:type_name -> google.protobuf.Duration
-	62,  // 24: dist.system.lease.v1.KeepAliveResponse.ttl:type_name -> google.protobuf.Duration
-	62,  // 25: dist.system.lease.v1.KeepAliveResponse.expires_in:type_name -> google.protobuf.Duration
-	61,  // 26: dist.system.lease.v1.KeepAliveResponse.grace_until:type_name -> google.protobuf.Timestamp
+	65,  // 20: dist.system.lease.v1.AcquireResponse.ttl:type_name -> google.protobuf.Duration
+	65,  // 21: dist.system.lease.v1.AcquireResponse.expires_in:type_name -> google.protobuf.Duration
+	64,  // 22: dist.system.lease.v1.AcquireResponse.grace_until:type_name -> google.protobuf.Timestamp
+	65,  // 23: dist.system.lease.v1.AcquireResponse.waited:type_name -> google.protobuf.Duration
+	65,  // 24: dist.system.lease.v1.KeepAliveResponse.ttl:type_name -> google.protobuf.Duration
+	65,  // 25: dist.system.lease.v1.KeepAliveResponse.expires_in:type_name -> google.protobuf.Duration
+	64,  // 26: dist.system.lease.v1.KeepAliveResponse.grace_until:type_name -> google.protobuf.Timestamp
 	9,   // 27: dist.system.lease.v1.KeepAliveResponse.revocation:type_name -> dist.system.lease.v1.Revocation
 	14,  // 28: dist.system.lease.v1.KeepAliveAllRequest.holds:type_name -> dist.system.lease.v1.KeepAliveRequest
 	18,  // 29: dist.system.lease.v1.KeepAliveAllResponse.results:type_name -> dist.system.lease.v1.KeepAliveResult
 	15,  // 30: dist.system.lease.v1.KeepAliveResult.kept:type_name -> dist.system.lease.v1.KeepAliveResponse
-	47,  // 31: dist.system.lease.v1.KeepAliveResult.refused:type_name -> dist.system.lease.v1.SessionRefused
+	50,  // 31: dist.system.lease.v1.KeepAliveResult.refused:type_name -> dist.system.lease.v1.SessionRefused
 	6,   // 32: dist.system.lease.v1.GetResponse.lease:type_name -> dist.system.lease.v1.Lease
 	6,   // 33: dist.system.lease.v1.ListResponse.leases:type_name -> dist.system.lease.v1.Lease
 	27,  // 34: dist.system.lease.v1.WatchResponse.snapshot:type_name -> dist.system.lease.v1.WatchSnapshot
@@ -4780,80 +5044,85 @@ var file_dist_system_lease_v1_lease_proto_depIdxs = []int32{
 	4,   // 40: dist.system.lease.v1.WatchEvent.kind:type_name -> dist.system.lease.v1.WatchEvent.Kind
 	7,   // 41: dist.system.lease.v1.WatchEvent.hold:type_name -> dist.system.lease.v1.Hold
 	1,   // 42: dist.system.lease.v1.WatchEvent.end_reason:type_name -> dist.system.lease.v1.EndReason
-	62,  // 43: dist.system.lease.v1.RevokeRequest.deadline:type_name -> google.protobuf.Duration
+	65,  // 43: dist.system.lease.v1.RevokeRequest.deadline:type_name -> google.protobuf.Duration
 	7,   // 44: dist.system.lease.v1.RevokeResponse.holds:type_name -> dist.system.lease.v1.Hold
 	5,   // 45: dist.system.lease.v1.CheckTokenResponse.verdict:type_name -> dist.system.lease.v1.CheckTokenResponse.Verdict
-	62,  // 46: dist.system.lease.v1.CheckTokenResponse.expires_in:type_name -> google.protobuf.Duration
-	37,  // 47: dist.system.lease.v1.SessionRequest.open:type_name -> dist.system.lease.v1.SessionOpen
-	38,  // 48: dist.system.lease.v1.SessionRequest.heartbeat:type_name -> dist.system.lease.v1.SessionHeartbeat
+	65,  // 46: dist.system.lease.v1.CheckTokenResponse.expires_in:type_name -> google.protobuf.Duration
+	38,  // 47: dist.system.lease.v1.SessionRequest.open:type_name -> dist.system.lease.v1.SessionOpen
+	39,  // 48: dist.system.lease.v1.SessionRequest.heartbeat:type_name -> dist.system.lease.v1.SessionHeartbeat
 	12,  // 49: dist.system.lease.v1.SessionRequest.acquire:type_name -> dist.system.lease.v1.AcquireRequest
 	19,  // 50: dist.system.lease.v1.SessionRequest.release:type_name -> dist.system.lease.v1.ReleaseRequest
-	39,  // 51: dist.system.lease.v1.SessionRequest.cancel:type_name -> dist.system.lease.v1.SessionCancel
-	40,  // 52: dist.system.lease.v1.SessionRequest.attach:type_name -> dist.system.lease.v1.SessionAttach
-	41,  // 53: dist.system.lease.v1.SessionRequest.close:type_name -> dist.system.lease.v1.SessionClose
+	40,  // 51: dist.system.lease.v1.SessionRequest.cancel:type_name -> dist.system.lease.v1.SessionCancel
+	41,  // 52: dist.system.lease.v1.SessionRequest.attach:type_name -> dist.system.lease.v1.SessionAttach
+	42,  // 53: dist.system.lease.v1.SessionRequest.close:type_name -> dist.system.lease.v1.SessionClose
 	21,  // 54: dist.system.lease.v1.SessionRequest.get:type_name -> dist.system.lease.v1.GetRequest
 	36,  // 55: dist.system.lease.v1.SessionRequest.batch:type_name -> dist.system.lease.v1.SessionRequestBatch
-	35,  // 56: dist.system.lease.v1.SessionRequestBatch.requests:type_name -> dist.system.lease.v1.SessionRequest
-	62,  // 57: dist.system.lease.v1.SessionOpen.ttl:type_name -> google.protobuf.Duration
-	40,  // 58: dist.system.lease.v1.SessionOpen.attach:type_name -> dist.system.lease.v1.SessionAttach
-	44,  // 59: dist.system.lease.v1.SessionResponse.opened:type_name -> dist.system.lease.v1.SessionOpened
-	45,  // 60: dist.system.lease.v1.SessionResponse.heartbeat_ack:type_name -> dist.system.lease.v1.SessionHeartbeatAck
-	46,  // 61: dist.system.lease.v1.SessionResponse.queued:type_name -> dist.system.lease.v1.SessionQueued
-	13,  // 62: dist.system.lease.v1.SessionResponse.granted:type_name -> dist.system.lease.v1.AcquireResponse
-	47,  // 63: dist.system.lease.v1.SessionResponse.refused:type_name -> dist.system.lease.v1.SessionRefused
-	20,  // 64: dist.system.lease.v1.SessionResponse.released:type_name -> dist.system.lease.v1.ReleaseResponse
-	48,  // 65: dist.system.lease.v1.SessionResponse.attached:type_name -> dist.system.lease.v1.SessionAttached
-	49,  // 66: dist.system.lease.v1.SessionResponse.expiring:type_name -> dist.system.lease.v1.SessionExpiring
-	50,  // 67: dist.system.lease.v1.SessionResponse.lost:type_name -> dist.system.lease.v1.SessionLost
-	51,  // 68: dist.system.lease.v1.SessionResponse.revoke_requested:type_name -> dist.system.lease.v1.SessionRevokeRequested
-	52,  // 69: dist.system.lease.v1.SessionResponse.go_away:type_name -> dist.system.lease.v1.SessionGoAway
-	22,  // 70: dist.system.lease.v1.SessionResponse.got:type_name -> dist.system.lease.v1.GetResponse
-	43,  // 71: dist.system.lease.v1.SessionResponse.batch:type_name -> dist.system.lease.v1.SessionResponseBatch
-	42,  // 72: dist.system.lease.v1.SessionResponseBatch.responses:type_name -> dist.system.lease.v1.SessionResponse
-	62,  // 73: dist.system.lease.v1.SessionOpened.heartbeat_interval:type_name -> google.protobuf.Duration
-	62,  // 74: dist.system.lease.v1.SessionOpened.ttl:type_name -> google.protobuf.Duration
-	62,  // 75: dist.system.lease.v1.SessionHeartbeatAck.expires_in:type_name -> google.protobuf.Duration
-	62,  // 76: dist.system.lease.v1.SessionHeartbeatAck.heartbeat_interval:type_name -> google.protobuf.Duration
-	7,   // 77: dist.system.lease.v1.SessionQueued.holds:type_name -> dist.system.lease.v1.Hold
-	63,  // 78: dist.system.lease.v1.SessionRefused.details:type_name -> google.protobuf.Any
-	62,  // 79: dist.system.lease.v1.SessionAttached.ttl:type_name -> google.protobuf.Duration
-	62,  // 80: dist.system.lease.v1.SessionAttached.expires_in:type_name -> google.protobuf.Duration
-	62,  // 81: dist.system.lease.v1.SessionExpiring.expires_in:type_name -> google.protobuf.Duration
-	1,   // 82: dist.system.lease.v1.SessionLost.reason:type_name -> dist.system.lease.v1.EndReason
-	9,   // 83: dist.system.lease.v1.SessionRevokeRequested.revocation:type_name -> dist.system.lease.v1.Revocation
-	62,  // 84: dist.system.lease.v1.SessionGoAway.grace:type_name -> google.protobuf.Duration
-	54,  // 85: dist.system.lease.v1.ShardMap.members:type_name -> dist.system.lease.v1.ShardMember
-	53,  // 86: dist.system.lease.v1.GetShardMapResponse.map:type_name -> dist.system.lease.v1.ShardMap
-	53,  // 87: dist.system.lease.v1.WatchShardMapResponse.map:type_name -> dist.system.lease.v1.ShardMap
-	12,  // 88: dist.system.lease.v1.LeaseService.Acquire:input_type -> dist.system.lease.v1.AcquireRequest
-	14,  // 89: dist.system.lease.v1.LeaseService.KeepAlive:input_type -> dist.system.lease.v1.KeepAliveRequest
-	16,  // 90: dist.system.lease.v1.LeaseService.KeepAliveAll:input_type -> dist.system.lease.v1.KeepAliveAllRequest
-	19,  // 91: dist.system.lease.v1.LeaseService.Release:input_type -> dist.system.lease.v1.ReleaseRequest
-	21,  // 92: dist.system.lease.v1.LeaseService.Get:input_type -> dist.system.lease.v1.GetRequest
-	23,  // 93: dist.system.lease.v1.LeaseService.List:input_type -> dist.system.lease.v1.ListRequest
-	25,  // 94: dist.system.lease.v1.LeaseService.Watch:input_type -> dist.system.lease.v1.WatchRequest
-	31,  // 95: dist.system.lease.v1.LeaseService.Revoke:input_type -> dist.system.lease.v1.RevokeRequest
-	33,  // 96: dist.system.lease.v1.LeaseService.CheckToken:input_type -> dist.system.lease.v1.CheckTokenRequest
-	35,  // 97: dist.system.lease.v1.LeaseService.Session:input_type -> dist.system.lease.v1.SessionRequest
-	55,  // 98: dist.system.lease.v1.LeaseService.GetShardMap:input_type -> dist.system.lease.v1.GetShardMapRequest
-	57,  // 99: dist.system.lease.v1.LeaseService.WatchShardMap:input_type -> dist.system.lease.v1.WatchShardMapRequest
-	13,  // 100: dist.system.lease.v1.LeaseService.Acquire:output_type -> dist.system.lease.v1.AcquireResponse
-	15,  // 101: dist.system.lease.v1.LeaseService.KeepAlive:output_type -> dist.system.lease.v1.KeepAliveResponse
-	17,  // 102: dist.system.lease.v1.LeaseService.KeepAliveAll:output_type -> dist.system.lease.v1.KeepAliveAllResponse
-	20,  // 103: dist.system.lease.v1.LeaseService.Release:output_type -> dist.system.lease.v1.ReleaseResponse
-	22,  // 104: dist.system.lease.v1.LeaseService.Get:output_type -> dist.system.lease.v1.GetResponse
-	24,  // 105: dist.system.lease.v1.LeaseService.List:output_type -> dist.system.lease.v1.ListResponse
-	26,  // 106: dist.system.lease.v1.LeaseService.Watch:output_type -> dist.system.lease.v1.WatchResponse
-	32,  // 107: dist.system.lease.v1.LeaseService.Revoke:output_type -> dist.system.lease.v1.RevokeResponse
-	34,  // 108: dist.system.lease.v1.LeaseService.CheckToken:output_type -> dist.system.lease.v1.CheckTokenResponse
-	42,  // 109: dist.system.lease.v1.LeaseService.Session:output_type -> dist.system.lease.v1.SessionResponse
-	56,  // 110: dist.system.lease.v1.LeaseService.GetShardMap:output_type -> dist.system.lease.v1.GetShardMapResponse
-	58,  // 111: dist.system.lease.v1.LeaseService.WatchShardMap:output_type -> dist.system.lease.v1.WatchShardMapResponse
-	100, // [100:112] is the sub-list for method output_type
-	88,  // [88:100] is the sub-list for method input_type
-	88,  // [88:88] is the sub-list for extension type_name
-	88,  // [88:88] is the sub-list for extension extendee
-	0,   // [0:88] is the sub-list for field type_name
+	37,  // 56: dist.system.lease.v1.SessionRequest.get_many:type_name -> dist.system.lease.v1.SessionGetMany
+	35,  // 57: dist.system.lease.v1.SessionRequestBatch.requests:type_name -> dist.system.lease.v1.SessionRequest
+	65,  // 58: dist.system.lease.v1.SessionOpen.ttl:type_name -> google.protobuf.Duration
+	41,  // 59: dist.system.lease.v1.SessionOpen.attach:type_name -> dist.system.lease.v1.SessionAttach
+	47,  // 60: dist.system.lease.v1.SessionResponse.opened:type_name -> dist.system.lease.v1.SessionOpened
+	48,  // 61: dist.system.lease.v1.SessionResponse.heartbeat_ack:type_name -> dist.system.lease.v1.SessionHeartbeatAck
+	49,  // 62: dist.system.lease.v1.SessionResponse.queued:type_name -> dist.system.lease.v1.SessionQueued
+	13,  // 63: dist.system.lease.v1.SessionResponse.granted:type_name -> dist.system.lease.v1.AcquireResponse
+	50,  // 64: dist.system.lease.v1.SessionResponse.refused:type_name -> dist.system.lease.v1.SessionRefused
+	20,  // 65: dist.system.lease.v1.SessionResponse.released:type_name -> dist.system.lease.v1.ReleaseResponse
+	51,  // 66: dist.system.lease.v1.SessionResponse.attached:type_name -> dist.system.lease.v1.SessionAttached
+	52,  // 67: dist.system.lease.v1.SessionResponse.expiring:type_name -> dist.system.lease.v1.SessionExpiring
+	53,  // 68: dist.system.lease.v1.SessionResponse.lost:type_name -> dist.system.lease.v1.SessionLost
+	54,  // 69: dist.system.lease.v1.SessionResponse.revoke_requested:type_name -> dist.system.lease.v1.SessionRevokeRequested
+	55,  // 70: dist.system.lease.v1.SessionResponse.go_away:type_name -> dist.system.lease.v1.SessionGoAway
+	22,  // 71: dist.system.lease.v1.SessionResponse.got:type_name -> dist.system.lease.v1.GetResponse
+	44,  // 72: dist.system.lease.v1.SessionResponse.batch:type_name -> dist.system.lease.v1.SessionResponseBatch
+	45,  // 73: dist.system.lease.v1.SessionResponse.got_many:type_name -> dist.system.lease.v1.SessionGotMany
+	43,  // 74: dist.system.lease.v1.SessionResponseBatch.responses:type_name -> dist.system.lease.v1.SessionResponse
+	46,  // 75: dist.system.lease.v1.SessionGotMany.leases:type_name -> dist.system.lease.v1.LeaseSummary
+	0,   // 76: dist.system.lease.v1.LeaseSummary.mode:type_name -> dist.system.lease.v1.LeaseMode
+	50,  // 77: dist.system.lease.v1.LeaseSummary.refused:type_name -> dist.system.lease.v1.SessionRefused
+	65,  // 78: dist.system.lease.v1.SessionOpened.heartbeat_interval:type_name -> google.protobuf.Duration
+	65,  // 79: dist.system.lease.v1.SessionOpened.ttl:type_name -> google.protobuf.Duration
+	65,  // 80: dist.system.lease.v1.SessionHeartbeatAck.expires_in:type_name -> google.protobuf.Duration
+	65,  // 81: dist.system.lease.v1.SessionHeartbeatAck.heartbeat_interval:type_name -> google.protobuf.Duration
+	7,   // 82: dist.system.lease.v1.SessionQueued.holds:type_name -> dist.system.lease.v1.Hold
+	66,  // 83: dist.system.lease.v1.SessionRefused.details:type_name -> google.protobuf.Any
+	65,  // 84: dist.system.lease.v1.SessionAttached.ttl:type_name -> google.protobuf.Duration
+	65,  // 85: dist.system.lease.v1.SessionAttached.expires_in:type_name -> google.protobuf.Duration
+	65,  // 86: dist.system.lease.v1.SessionExpiring.expires_in:type_name -> google.protobuf.Duration
+	1,   // 87: dist.system.lease.v1.SessionLost.reason:type_name -> dist.system.lease.v1.EndReason
+	9,   // 88: dist.system.lease.v1.SessionRevokeRequested.revocation:type_name -> dist.system.lease.v1.Revocation
+	65,  // 89: dist.system.lease.v1.SessionGoAway.grace:type_name -> google.protobuf.Duration
+	57,  // 90: dist.system.lease.v1.ShardMap.members:type_name -> dist.system.lease.v1.ShardMember
+	56,  // 91: dist.system.lease.v1.GetShardMapResponse.map:type_name -> dist.system.lease.v1.ShardMap
+	56,  // 92: dist.system.lease.v1.WatchShardMapResponse.map:type_name -> dist.system.lease.v1.ShardMap
+	12,  // 93: dist.system.lease.v1.LeaseService.Acquire:input_type -> dist.system.lease.v1.AcquireRequest
+	14,  // 94: dist.system.lease.v1.LeaseService.KeepAlive:input_type -> dist.system.lease.v1.KeepAliveRequest
+	16,  // 95: dist.system.lease.v1.LeaseService.KeepAliveAll:input_type -> dist.system.lease.v1.KeepAliveAllRequest
+	19,  // 96: dist.system.lease.v1.LeaseService.Release:input_type -> dist.system.lease.v1.ReleaseRequest
+	21,  // 97: dist.system.lease.v1.LeaseService.Get:input_type -> dist.system.lease.v1.GetRequest
+	23,  // 98: dist.system.lease.v1.LeaseService.List:input_type -> dist.system.lease.v1.ListRequest
+	25,  // 99: dist.system.lease.v1.LeaseService.Watch:input_type -> dist.system.lease.v1.WatchRequest
+	31,  // 100: dist.system.lease.v1.LeaseService.Revoke:input_type -> dist.system.lease.v1.RevokeRequest
+	33,  // 101: dist.system.lease.v1.LeaseService.CheckToken:input_type -> dist.system.lease.v1.CheckTokenRequest
+	35,  // 102: dist.system.lease.v1.LeaseService.Session:input_type -> dist.system.lease.v1.SessionRequest
+	58,  // 103: dist.system.lease.v1.LeaseService.GetShardMap:input_type -> dist.system.lease.v1.GetShardMapRequest
+	60,  // 104: dist.system.lease.v1.LeaseService.WatchShardMap:input_type -> dist.system.lease.v1.WatchShardMapRequest
+	13,  // 105: dist.system.lease.v1.LeaseService.Acquire:output_type -> dist.system.lease.v1.AcquireResponse
+	15,  // 106: dist.system.lease.v1.LeaseService.KeepAlive:output_type -> dist.system.lease.v1.KeepAliveResponse
+	17,  // 107: dist.system.lease.v1.LeaseService.KeepAliveAll:output_type -> dist.system.lease.v1.KeepAliveAllResponse
+	20,  // 108: dist.system.lease.v1.LeaseService.Release:output_type -> dist.system.lease.v1.ReleaseResponse
+	22,  // 109: dist.system.lease.v1.LeaseService.Get:output_type -> dist.system.lease.v1.GetResponse
+	24,  // 110: dist.system.lease.v1.LeaseService.List:output_type -> dist.system.lease.v1.ListResponse
+	26,  // 111: dist.system.lease.v1.LeaseService.Watch:output_type -> dist.system.lease.v1.WatchResponse
+	32,  // 112: dist.system.lease.v1.LeaseService.Revoke:output_type -> dist.system.lease.v1.RevokeResponse
+	34,  // 113: dist.system.lease.v1.LeaseService.CheckToken:output_type -> dist.system.lease.v1.CheckTokenResponse
+	43,  // 114: dist.system.lease.v1.LeaseService.Session:output_type -> dist.system.lease.v1.SessionResponse
+	59,  // 115: dist.system.lease.v1.LeaseService.GetShardMap:output_type -> dist.system.lease.v1.GetShardMapResponse
+	61,  // 116: dist.system.lease.v1.LeaseService.WatchShardMap:output_type -> dist.system.lease.v1.WatchShardMapResponse
+	105, // [105:117] is the sub-list for method output_type
+	93,  // [93:105] is the sub-list for method input_type
+	93,  // [93:93] is the sub-list for extension type_name
+	93,  // [93:93] is the sub-list for extension extendee
+	0,   // [0:93] is the sub-list for field type_name
 }
 
 func init() { file_dist_system_lease_v1_lease_proto_init() }
@@ -4884,8 +5153,9 @@ func file_dist_system_lease_v1_lease_proto_init() {
 		(*SessionRequest_Close)(nil),
 		(*SessionRequest_Get)(nil),
 		(*SessionRequest_Batch)(nil),
+		(*SessionRequest_GetMany)(nil),
 	}
-	file_dist_system_lease_v1_lease_proto_msgTypes[36].OneofWrappers = []any{
+	file_dist_system_lease_v1_lease_proto_msgTypes[37].OneofWrappers = []any{
 		(*SessionResponse_Opened)(nil),
 		(*SessionResponse_HeartbeatAck)(nil),
 		(*SessionResponse_Queued)(nil),
@@ -4899,6 +5169,7 @@ func file_dist_system_lease_v1_lease_proto_init() {
 		(*SessionResponse_GoAway)(nil),
 		(*SessionResponse_Got)(nil),
 		(*SessionResponse_Batch)(nil),
+		(*SessionResponse_GotMany)(nil),
 	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
@@ -4906,7 +5177,7 @@ func file_dist_system_lease_v1_lease_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_dist_system_lease_v1_lease_proto_rawDesc), len(file_dist_system_lease_v1_lease_proto_rawDesc)),
 			NumEnums:      6,
-			NumMessages:   55,
+			NumMessages:   58,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

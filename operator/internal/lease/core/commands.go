@@ -174,6 +174,23 @@ func (s *Shard) Peek(now Instant, name string, queue bool) (LeaseView, bool) {
 	return e.lease(now, queue, s.grace(now)), true
 }
 
+// Summarize is Peek in short; false: it cannot be answered at once, because an op is in flight.
+func (s *Shard) Summarize(now Instant, name string) (Summary, bool) {
+	e := s.entries[name]
+	switch {
+	case e == nil:
+		return Summary{}, true
+	case e.flight != nil:
+		return Summary{}, false
+	}
+	sum := Summary{Holds: len(e.holds), Waiters: len(e.queue), Revision: e.revision}
+	if n := len(e.holds); n > 0 {
+		h := e.holds[n-1] // they are in the order of their tokens
+		sum.Token, sum.Holder, sum.Mode, sum.ExpiresIn = h.Token, h.Holder, h.Mode, max(0, h.deadline.Sub(now))
+	}
+	return sum, true
+}
+
 // View shows a name as it was last committed, without waiting for the op in flight; false: not held.
 func (s *Shard) View(now Instant, name string) (LeaseView, bool) {
 	e := s.entries[name]

@@ -118,6 +118,18 @@ type LeaseView struct {
 	GraceFor time.Duration
 }
 
+// Summary is a name at a moment in short: the hold with the largest token, if there is any, and how many there are.
+type Summary struct {
+	// Token is 0 when the name is free.
+	Token          int64
+	Holder         string
+	Mode           Mode
+	Holds, Waiters int
+	ExpiresIn      time.Duration
+	// Revision is that of the last known change; 0 when none is known.
+	Revision int64
+}
+
 // AcquireRequest asks for a hold. It must be valid: the Shard checks nothing but the present state.
 type AcquireRequest struct {
 	Name         string

@@ -51,8 +51,9 @@ type Call struct {
 	to      Receiver
 }
 
-// start gives a command to the shard of a name. The receiver gets the reply, unless start fails.
-func (e *Engine) start(name string, to Receiver, do command) (*Call, error) {
+// start gives a command to the shard of a name. The receiver gets the reply, unless start fails. The instant may be some time ago, as
+// that is when many calls came together: what is read from memory is looked at once more in Checked, and what is written the store checks.
+func (e *Engine) start(now core.Instant, name string, to Receiver, do command) (*Call, error) {
 	s, err := e.at(name)
 	if err != nil {
 		return nil, err
@@ -62,7 +63,6 @@ func (e *Engine) start(name string, to Receiver, do command) (*Call, error) {
 	if !s.open() {
 		return nil, &NotOwnerError{Shard: s.index}
 	}
-	now := e.opts.Clock()
 	if !s.session.certain(now) {
 		return nil, ErrUncertain
 	}
@@ -131,7 +131,7 @@ func (r replies) Receive(_ *Call, reply core.Reply) func() {
 // call gives a command to the shard of a name and waits for its reply.
 func (e *Engine) call(ctx context.Context, name string, do command) (core.Reply, error) {
 	to := make(replies, 1)
-	c, err := e.start(name, to, do)
+	c, err := e.start(e.opts.Clock(), name, to, do)
 	if err != nil {
 		return core.Reply{}, err
 	}
@@ -167,7 +167,7 @@ func result[T any](r core.Reply, err error) (T, error) {
 // It fails with *QuotaError when a limit is reached, and with *StoreError at once while the store takes no writes.
 func (e *Engine) Acquire(ctx context.Context, req core.AcquireRequest) (core.Grant, error) {
 	to := make(replies, 1)
-	c, err := e.StartAcquire(req, to)
+	c, err := e.StartAcquire(e.opts.Clock(), req, to)
 	if err != nil {
 		return core.Grant{}, err
 	}
@@ -182,9 +182,9 @@ func (e *Engine) Acquire(ctx context.Context, req core.AcquireRequest) (core.Gra
 	return core.Grant{}, ctx.Err()
 }
 
-// StartAcquire is Acquire without the waiting: the receiver gets a core.Grant. It can be taken back by Call.Cancel.
-func (e *Engine) StartAcquire(req core.AcquireRequest, to Receiver) (*Call, error) {
-	return e.start(req.Name, to, func(s *core.Shard, now core.Instant, t core.Ticket, out *core.Output) error {
+// StartAcquire is Acquire without the waiting: the receiver gets a core.Grant. It can be taken back by Call.Cancel. It came at the instant.
+func (e *Engine) StartAcquire(now core.Instant, req core.AcquireRequest, to Receiver) (*Call, error) {
+	return e.start(now, req.Name, to, func(s *core.Shard, now core.Instant, t core.Ticket, out *core.Output) error {
 		if session := e.session.Load(); session != nil {
 			if why := session.committer.trouble.Load(); why != nil {
 				return &StoreError{Reason: *why}
@@ -225,9 +225,9 @@ func (e *Engine) Release(ctx context.Context, name string, token int64) (core.Re
 	return result[core.ReleaseResult](e.call(ctx, name, release(name, token)))
 }
 
-// StartRelease is Release without the waiting: the receiver gets a core.ReleaseResult.
-func (e *Engine) StartRelease(name string, token int64, to Receiver) (*Call, error) {
-	return e.start(name, to, release(name, token))
+// StartRelease is Release without the waiting: the receiver gets a core.ReleaseResult. It came at the instant.
+func (e *Engine) StartRelease(now core.Instant, name string, token int64, to Receiver) (*Call, error) {
+	return e.start(now, name, to, release(name, token))
 }
 
 func release(name string, token int64) command {
@@ -268,7 +268,7 @@ func (e *Engine) Peek(name string, queue bool) (core.LeaseView, bool, error) {
 
 // StartGet is Get without the waiting: the receiver gets a core.LeaseView.
 func (e *Engine) StartGet(name string, queue bool, to Receiver) (*Call, error) {
-	return e.start(name, to, get(name, queue))
+	return e.start(e.opts.Clock(), name, to, get(name, queue))
 }
 
 func get(name string, queue bool) command {

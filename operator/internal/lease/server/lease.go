@@ -178,8 +178,8 @@ func (s *Server) Revoke(ctx context.Context, req *leasev1.RevokeRequest) (*lease
 	var c checker
 	c.name(req.GetName())
 	c.require(req.GetToken() >= 0, "token", "is %d; it must not be negative", req.GetToken())
-	c.atMost("reason", len(req.GetReason()), maxReason)
-	c.atMost("requested_by", len(req.GetRequestedBy()), maxHolder)
+	c.text("reason", req.GetReason(), maxReason)
+	c.text("requested_by", req.GetRequestedBy(), maxHolder)
 	asked := core.Revocation{
 		Reason: req.GetReason(), RequestedBy: who.identity, Force: req.GetForce(),
 		Period: c.duration("deadline", req.GetDeadline()),

@@ -4,7 +4,6 @@ import (
 	"sync"
 
 	"google.golang.org/grpc"
-	"google.golang.org/protobuf/proto"
 
 	"github.com/holdfast-io/holdfast/operator/lease/leasev1"
 )
@@ -13,8 +12,8 @@ const (
 	// batchMessages and batchBytes bound what is sent as one message. gRPC clients take 4 MiB unless told otherwise.
 	batchMessages = 256
 	batchBytes    = 1 << 20
-	// outboxMost is from how many messages on, those that show a line counting for as many more as wait in it, the client's own messages
-	// have to wait: it reads slower than it asks.
+	// outboxMost is from how many messages on, those that show a line or summaries counting for as many more as there are in them, the
+	// client's own messages have to wait: it reads slower than it asks.
 	outboxMost = 4096
 	// outboxBytes is from how many bytes of values on they have to, since there may be 64 KiB in each of the messages.
 	outboxBytes = 16 << 20
@@ -31,7 +30,7 @@ type outbox struct {
 
 	mu       sync.Mutex
 	messages []*leasev1.SessionResponse
-	lines    int // how many waiters the messages show
+	lines    int // how many waiters and summaries the messages show
 	bytes    int // how long the values are that the messages show
 	replies  []*sessionCall
 	closed   bool
@@ -62,8 +61,9 @@ func (o *outbox) send() {
 func (o *outbox) cork(on bool) {
 	o.mu.Lock()
 	o.corked = on
+	gathered := len(o.messages)+len(o.replies) > 0
 	o.mu.Unlock()
-	if !on {
+	if !on && gathered {
 		o.send()
 	}
 }
@@ -71,6 +71,7 @@ func (o *outbox) cork(on bool) {
 func (o *outbox) add(m *leasev1.SessionResponse) {
 	o.mu.Lock()
 	o.messages = append(o.messages, m)
+	o.lines += len(m.GetGotMany().GetLeases())
 	if got := m.GetGot(); got != nil {
 		o.lines += len(got.GetLease().GetQueue())
 		for _, h := range got.GetLease().GetHolds() {
@@ -158,8 +159,8 @@ func (ss *sessionStream) flush(stream grpc.ServerStreamingServer[leasev1.Session
 func together(messages []*leasev1.SessionResponse) int {
 	bytes := 0
 	for i, m := range messages {
-		if m.GetGot() != nil || m.GetQueued() != nil || m.GetRefused() != nil {
-			bytes += proto.Size(m) // others are small
+		if m.GetGot() != nil || m.GetGotMany() != nil || m.GetQueued() != nil || m.GetRefused() != nil {
+			bytes += m.SizeVT() // others are small
 		}
 		if i > 0 && (i == batchMessages || bytes > batchBytes) {
 			return i

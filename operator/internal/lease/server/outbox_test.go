@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"google.golang.org/grpc"
 
+	"github.com/holdfast-io/holdfast/operator/internal/lease/clock"
 	"github.com/holdfast-io/holdfast/operator/lease/leasev1"
 )
 
@@ -41,7 +42,7 @@ func TestTheOutboxIsBounded(t *testing.T) {
 		t.Run(how, func(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 			defer cancel()
-			ss := &sessionStream{server: &Server{}, ctx: ctx, out: newOutbox()}
+			ss := &sessionStream{server: &Server{opts: Options{Clock: clock.Now}}, ctx: ctx, out: newOutbox()}
 			stream := eager{requests: make(chan *leasev1.SessionRequest, len(requests))}
 			for _, r := range requests {
 				stream.requests <- r
@@ -82,7 +83,7 @@ func TestLongValuesFillTheOutbox(t *testing.T) {
 // A stream that ends is not held up by a client that does not read.
 func TestAFullOutboxEndsWithTheStream(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
-	ss := &sessionStream{server: &Server{}, ctx: ctx, out: newOutbox()}
+	ss := &sessionStream{server: &Server{opts: Options{Clock: clock.Now}}, ctx: ctx, out: newOutbox()}
 	queue := make([]*leasev1.Waiter, outboxMost)
 	ss.send(1, &leasev1.SessionResponse{Message: &leasev1.SessionResponse_Got{Got: &leasev1.GetResponse{Lease: &leasev1.Lease{Queue: queue}}}})
 	require.True(t, ss.out.full(), "a line counts as much as messages")

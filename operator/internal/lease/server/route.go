@@ -17,6 +17,7 @@ import (
 	"github.com/holdfast-io/holdfast/operator/internal/lease/core"
 	"github.com/holdfast-io/holdfast/operator/internal/lease/engine"
 	"github.com/holdfast-io/holdfast/operator/lease/leasev1"
+	"github.com/holdfast-io/holdfast/operator/lease/leasewire"
 )
 
 // routeRetry is how often a call that found no owner looks again even if nothing was heard.
@@ -30,14 +31,14 @@ type peers struct {
 }
 
 func newPeers(dial []grpc.DialOption) *peers {
-	options := []grpc.DialOption{
+	options := append(leasewire.DialOptions(),
 		// A replica that restarted must be found again at once.
 		grpc.WithConnectParams(grpc.ConnectParams{
 			Backoff:           backoff.Config{BaseDelay: 50 * time.Millisecond, Multiplier: 1.6, Jitter: 0.2, MaxDelay: time.Second},
 			MinConnectTimeout: 2 * time.Second,
 		}),
 		grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: 10 * time.Second, Timeout: 3 * time.Second}),
-	}
+	)
 	return &peers{dial: append(options, dial...), open: map[string]*grpc.ClientConn{}}
 }
 

@@ -26,6 +26,7 @@ import (
 	"github.com/holdfast-io/holdfast/operator/internal/lease/store"
 	"github.com/holdfast-io/holdfast/operator/lease/leasestatus"
 	"github.com/holdfast-io/holdfast/operator/lease/leasev1"
+	"github.com/holdfast-io/holdfast/operator/lease/leasewire"
 )
 
 // healthEvery is how often readiness is looked at besides when something changes: certainty also passes
@@ -110,13 +111,14 @@ func New(opts Options) *Server {
 		stopping: make(chan struct{}),
 	}
 	s.elsewhere = &elsewhereHolds{server: s, holds: map[holdKey]map[*sessionStream]struct{}{}}
-	serverOptions := append([]grpc.ServerOption{
+	serverOptions := append(leasewire.ServerOptions(),
 		grpc.ChainUnaryInterceptor(rpc.UnaryServerInterceptor(), addressedUnary(opts.Engine), s.authenticateUnary),
 		grpc.ChainStreamInterceptor(rpc.StreamServerInterceptor(), addressedStream(opts.Engine), s.authenticateStream),
 		grpc.KeepaliveParams(keepalive.ServerParameters{Time: 30 * time.Second, Timeout: 10 * time.Second}),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: 5 * time.Second, PermitWithoutStream: true}),
-		grpc.MaxRecvMsgSize(1 << 20),
-	}, opts.ServerOptions...)
+		grpc.MaxRecvMsgSize(1<<20),
+	)
+	serverOptions = append(serverOptions, opts.ServerOptions...)
 	dialOptions := opts.DialOptions
 	if len(dialOptions) == 0 {
 		dialOptions = []grpc.DialOption{grpc.WithTransportCredentials(insecure.NewCredentials())}

@@ -45,6 +45,7 @@ type sessionStream struct {
 	calls   chan struct{} // limits the calls under way
 	beats   chan uint64   // the heartbeats to answer, by their ids
 	wait    sync.WaitGroup
+	came    core.Instant // when the message being handled came
 
 	mu      sync.Mutex
 	holds   map[holdKey]*sessionHold // nil once the session is over
@@ -158,7 +159,7 @@ func (ss *sessionStream) open(first *leasev1.SessionRequest) error {
 	var c checker
 	c.require(open != nil, "message", "is not open, which must come first")
 	ss.ttl = c.ttl(open.GetTtl(), ss.server.opts.TTLs)
-	c.atMost("holder", len(open.GetHolder()), maxHolder)
+	c.text("holder", open.GetHolder(), maxHolder)
 	if err := c.err(); err != nil {
 		return err
 	}
@@ -167,7 +168,7 @@ func (ss *sessionStream) open(first *leasev1.SessionRequest) error {
 		ss.holder = ss.caller.label()
 	}
 	ss.out.add(&leasev1.SessionResponse{Id: first.GetId(), Message: &leasev1.SessionResponse_Opened{Opened: &leasev1.SessionOpened{
-		HeartbeatInterval: durationpb.New(ss.ttl / 3), Ttl: durationpb.New(ss.ttl), Batches: true,
+		HeartbeatInterval: durationpb.New(ss.ttl / 3), Ttl: durationpb.New(ss.ttl), Batches: true, GetMany: true,
 	}}})
 	ss.wait.Go(func() {
 		for _, attach := range open.GetAttach() {
@@ -188,7 +189,8 @@ func (ss *sessionStream) receive(stream grpc.BidiStreamingServer[leasev1.Session
 		if batch := req.GetBatch(); batch != nil {
 			requests = batch.GetRequests()
 		}
-		ss.out.cork(true) // the answers to what came together go together
+		ss.came = ss.server.opts.Clock() // once for what came together: it takes as long as much of what follows
+		ss.out.cork(true)                // the answers to what came together go together
 		closed := slices.ContainsFunc(requests, ss.handle)
 		ss.out.cork(false)
 		if closed {
@@ -212,6 +214,7 @@ func (ss *sessionStream) awaitRoom() {
 			return
 		}
 	}
+	ss.came = ss.server.opts.Clock()
 }
 
 // handle handles one message, and says whether it was the last.
@@ -230,6 +233,8 @@ func (ss *sessionStream) handle(req *leasev1.SessionRequest) (closed bool) {
 		ss.startRelease(id, m.Release)
 	case *leasev1.SessionRequest_Get:
 		ss.startGet(id, m.Get)
+	case *leasev1.SessionRequest_GetMany:
+		ss.startGetMany(id, m.GetMany)
 	case *leasev1.SessionRequest_Cancel:
 		ss.mu.Lock()
 		call := ss.pending[m.Cancel.GetRequest()]

@@ -82,8 +82,8 @@ func (ss *sessionStream) startAcquire(id uint64, req *leasev1.AcquireRequest) {
 		c.refuse(err)
 		return
 	}
-	c.sent = ss.server.opts.Clock()
-	started, err := ss.server.engine.StartAcquire(asked, c)
+	c.sent = ss.came
+	started, err := ss.server.engine.StartAcquire(ss.came, asked, c)
 	if err != nil {
 		c.failed(err)
 		return
@@ -112,6 +112,9 @@ func (ss *sessionStream) enter(receiving bool) bool {
 		case <-ss.ctx.Done():
 			return false
 		}
+		if receiving {
+			ss.came = ss.server.opts.Clock()
+		}
 	}
 	ss.wait.Add(1)
 	return true
@@ -128,7 +131,7 @@ func (ss *sessionStream) startRelease(id uint64, req *leasev1.ReleaseRequest) {
 		c.refuse(err)
 		return
 	}
-	if _, err := ss.server.engine.StartRelease(req.GetName(), req.GetToken(), c); err != nil {
+	if _, err := ss.server.engine.StartRelease(ss.came, req.GetName(), req.GetToken(), c); err != nil {
 		c.failed(err)
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"time"
+	"unicode/utf8"
 
 	"google.golang.org/protobuf/types/known/durationpb"
 
@@ -61,6 +62,12 @@ func (c *checker) atMost(field string, size, limit int) {
 	c.require(size <= limit, field, "has %d bytes; at most %d are allowed", size, limit)
 }
 
+// text checks a string that is shown to others: its size, and that it is valid UTF-8, which the codec does not.
+func (c *checker) text(field, text string, limit int) {
+	c.atMost(field, len(text), limit)
+	c.require(utf8.ValidString(text), field, "is not valid UTF-8")
+}
+
 func (c *checker) duration(field string, d *durationpb.Duration) time.Duration {
 	if d == nil {
 		return 0
@@ -107,8 +114,8 @@ func (s *Server) acquireRequest(req *leasev1.AcquireRequest, who caller) (core.A
 	out.TTL = c.ttl(req.GetTtl(), s.opts.TTLs)
 	out.WaitFor = c.duration("wait.timeout", req.GetWait().GetTimeout())
 	out.Waited = c.duration("wait.waited", req.GetWait().GetWaited())
-	c.atMost("holder", len(req.GetHolder()), maxHolder)
-	c.atMost("request_id", len(req.GetRequestId()), maxRequestID)
+	c.text("holder", req.GetHolder(), maxHolder)
+	c.text("request_id", req.GetRequestId(), maxRequestID)
 	c.atMost("value", len(req.GetValue()), maxValue)
 	c.metadata(req.GetMetadata())
 	if req.GetWait().GetTimeout() != nil && out.WaitFor == 0 {
@@ -148,8 +155,10 @@ func (c *checker) metadata(metadata map[string]string) {
 	c.require(len(metadata) <= maxMetadata, "metadata", "has %d entries; at most %d are allowed", len(metadata), maxMetadata)
 	for key, value := range metadata {
 		c.require(key != "", "metadata", "has an empty key")
-		c.atMost("metadata key", len(key), maxMetadataKey)
-		c.atMost("metadata["+key+"]", len(value), maxMetadataValue)
+		c.text("metadata key", key, maxMetadataKey)
+		if utf8.ValidString(key) { // the violation names it
+			c.text("metadata["+key+"]", value, maxMetadataValue)
+		}
 	}
 }
 

@@ -7,7 +7,6 @@ import (
 
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
-	"google.golang.org/protobuf/proto"
 
 	"github.com/holdfast-io/holdfast/operator/internal/lease/store/storepb"
 )
@@ -95,7 +94,7 @@ func (e *Etcd) batch(cursor *Cursor, ops []BatchOp) (*pendingBatch, error) {
 		reads:  []clientv3.Op{clientv3.OpGet(commitKey, clientv3.WithKeysOnly()), clientv3.OpGet(key, clientv3.WithKeysOnly())},
 		record: record(ops),
 	}
-	data, err := proto.Marshal(b.record)
+	data, err := b.record.MarshalVT()
 	if err != nil {
 		return nil, fmt.Errorf("encode a batch: %w", err)
 	}
@@ -126,7 +125,7 @@ func (e *Etcd) leaseOps(writes []leaseWrite) ([]clientv3.Op, error) {
 			ops[i] = clientv3.OpDelete(key)
 			continue
 		}
-		data, err := proto.Marshal(w.hold)
+		data, err := w.hold.MarshalVT()
 		if err != nil {
 			return nil, fmt.Errorf("encode a hold: %w", err)
 		}

@@ -1,8 +1,6 @@
 package store
 
 import (
-	"google.golang.org/protobuf/proto"
-
 	"github.com/holdfast-io/holdfast/operator/internal/lease/core"
 	"github.com/holdfast-io/holdfast/operator/internal/lease/store/storepb"
 )
@@ -124,7 +122,7 @@ func (l *latest) settled() *storepb.Hold {
 	return l.hold
 }
 
-func (w *leaseWrite) size() int { return 2*len(w.place.name) + proto.Size(w.hold) }
+func (w *leaseWrite) size() int { return 2*len(w.place.name) + w.hold.SizeVT() }
 
 // forget drops what was settled.
 func (j *journal) forget(s *settlement) {
