@@ -35,11 +35,16 @@ func sessionGet(ctx context.Context, l load) (*tally, error) {
 	return l.bySessions(ctx, session{read: true})
 }
 
+// sessionGetMany is the same with the reads that the clients of a session want at the same moment as one request.
+func sessionGetMany(ctx context.Context, l load) (*tally, error) {
+	return l.bySessions(ctx, session{read: true, together: true})
+}
+
 func (l load) bySessions(ctx context.Context, kind session) (*tally, error) {
 	var sessions []*session
 	for replica, conns := range l.stand.toService {
 		for i, conn := range conns {
-			s := &session{load: l, release: kind.release, read: kind.read, waiting: map[uint64]int{}}
+			s := &session{load: l, release: kind.release, read: kind.read, together: kind.together, waiting: map[uint64]int{}}
 			for client := i; client < l.clients; client += connections {
 				if l.replica(client) == replica {
 					s.clients = append(s.clients, sessionClient{number: client})
@@ -84,19 +89,23 @@ func (l load) bySessions(ctx context.Context, kind session) (*tally, error) {
 // session is a session stream that is driven by what comes in on it.
 type session struct {
 	load load
-	// release and read say what the clients do: cycles or reads, else acquires.
-	release, read bool
-	deadline      time.Time
-	stream        leasev1.LeaseService_SessionClient
-	cancel        context.CancelFunc
-	id            uint64
-	clients       []sessionClient
+	// release and read say what the clients do: cycles or reads, else acquires. With together many reads are one request.
+	release, read, together bool
+
+	deadline time.Time
+	stream   leasev1.LeaseService_SessionClient
+	cancel   context.CancelFunc
+	id       uint64
+	clients  []sessionClient
 	// outgoing gathers what is to be sent together.
 	outgoing []*leasev1.SessionRequest
 	// incoming are messages that came together with one that was taken already.
 	incoming []*leasev1.SessionResponse
 	// waiting tells which client an answer is for.
-	waiting   map[uint64]int
+	waiting map[uint64]int
+	// readers are the clients whose names are in the next request to read many, and reading those of the one that is under way.
+	readers, reading []int
+
 	latencies []time.Duration
 }
 
@@ -140,6 +149,14 @@ func (s *session) post(r *leasev1.SessionRequest) {
 
 // flush sends what was posted, together.
 func (s *session) flush() error {
+	if len(s.readers) > 0 && len(s.reading) == 0 {
+		s.readers, s.reading = s.reading, s.readers
+		names := make([]string, len(s.reading))
+		for k, i := range s.reading {
+			names[k] = s.clients[i].name
+		}
+		s.post(&leasev1.SessionRequest{Message: &leasev1.SessionRequest_GetMany{GetMany: &leasev1.SessionGetMany{Names: names}}})
+	}
 	for len(s.outgoing) > 0 {
 		n := min(len(s.outgoing), sessionBatch)
 		message := s.outgoing[0]
@@ -176,7 +193,7 @@ func (s *session) run() error {
 		s.clients[i].name = s.load.name(s.clients[i].number, 0)
 		s.begin(i)
 	}
-	for more := false; len(s.waiting) > 0; {
+	for more := false; len(s.waiting)+len(s.readers)+len(s.reading) > 0; {
 		if !more {
 			if err := s.flush(); err != nil {
 				return err
@@ -186,6 +203,12 @@ func (s *session) run() error {
 		var err error
 		if r, more, err = s.receive(); err != nil {
 			return err
+		}
+		if got := r.GetGotMany(); got != nil {
+			if err := s.gotMany(got); err != nil {
+				return err
+			}
+			continue
 		}
 		i, ok := s.waiting[r.GetId()]
 		if !ok {
@@ -215,20 +238,45 @@ func (s *session) answered(i int, r *leasev1.SessionResponse) error {
 	default:
 		return fmt.Errorf("%q: answered by %v", c.name, r)
 	}
+	s.finished(i)
+	return nil
+}
+
+// gotMany is answered for all clients whose reads went together.
+func (s *session) gotMany(got *leasev1.SessionGotMany) error {
+	if len(got.GetLeases()) != len(s.reading) {
+		return fmt.Errorf("a session was told %d leases; it asked for %d", len(got.GetLeases()), len(s.reading))
+	}
+	reading := s.reading
+	s.reading = nil
+	for k, i := range reading {
+		if got.GetLeases()[k].GetHolder() != holder {
+			return fmt.Errorf("%q: answered by %v", s.clients[i].name, got.GetLeases()[k])
+		}
+		s.finished(i)
+	}
+	return nil
+}
+
+// finished takes note of the end of a client's operation, and lets it begin the next.
+func (s *session) finished(i int) {
+	c := &s.clients[i]
 	c.done++
 	now := time.Now()
 	s.latencies = append(s.latencies, now.Sub(c.began))
-	if now.After(s.deadline) {
-		return nil
+	if !now.After(s.deadline) {
+		s.begin(i)
 	}
-	s.begin(i)
-	return nil
 }
 
 // begin starts a client's next operation.
 func (s *session) begin(i int) {
 	c := &s.clients[i]
 	c.began = time.Now()
+	if s.together {
+		s.readers = append(s.readers, i)
+		return
+	}
 	if s.read {
 		s.ask(i, &leasev1.SessionRequest{Message: &leasev1.SessionRequest_Get{Get: &leasev1.GetRequest{Name: c.name}}})
 		return

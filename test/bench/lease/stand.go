@@ -17,6 +17,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
 
+	"github.com/holdfast-io/holdfast/operator/lease"
 	"github.com/holdfast-io/holdfast/operator/lease/leasestatus"
 	"github.com/holdfast-io/holdfast/operator/lease/leasev1"
 )
@@ -81,8 +82,8 @@ func (s *stand) beside(ctx context.Context, prefix string, replicas int) (*stand
 	return other, nil
 }
 
-func dial(address string) (*grpc.ClientConn, error) {
-	conn, err := grpc.NewClient(address, grpc.WithTransportCredentials(insecure.NewCredentials()))
+func dial(address string, options ...grpc.DialOption) (*grpc.ClientConn, error) {
+	conn, err := grpc.NewClient(address, append(options, grpc.WithTransportCredentials(insecure.NewCredentials()))...)
 	if err != nil {
 		return nil, fmt.Errorf("connect to %s: %w", address, err)
 	}
@@ -153,7 +154,7 @@ func (s *stand) addReplicas(ctx context.Context, prefix string, n int) error {
 		s.replicas = append(s.replicas, p)
 		var conns []*grpc.ClientConn
 		for range connections {
-			conn, err := dial(p.address)
+			conn, err := dial(p.address, lease.DialOptions()...)
 			if err != nil {
 				return err
 			}
@@ -184,7 +185,7 @@ func (s *stand) embedded(ctx context.Context) (*stand, error) {
 		return nil, err
 	}
 	other.replicas = []*process{p}
-	conn, err := dial(p.address)
+	conn, err := dial(p.address, lease.DialOptions()...)
 	if err == nil {
 		other.toService = [][]*grpc.ClientConn{slices.Repeat([]*grpc.ClientConn{conn}, connections)}
 		err = other.awaitService(ctx, 1)
