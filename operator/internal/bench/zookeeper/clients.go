@@ -31,17 +31,11 @@ type side struct {
 // znode has to know what is there. So has whoever must not overwrite what somebody else made, before he creates it. One that only
 // creates is measured as well, as the most that the server can do.
 func compareClients(ctx context.Context, o options, ensemble *zktest.Ensemble, r *report) error {
-	conn, events, err := zk.Connect([]string{ensemble.Server(0).Address()}, 10*time.Second, zk.WithLogInfo(false))
+	conn, err := bareClient(ctx, ensemble.Server(0).Address())
 	if err != nil {
 		return err
 	}
 	defer conn.Close()
-	if err := established(ctx, events); err != nil {
-		return err
-	}
-	if err := conn.AddAuth("digest", []byte(credential.User+":"+credential.Password)); err != nil {
-		return err
-	}
 	pool := zookeeper.New(zookeeper.Options{AuditInterval: -1, MaxInFlight: o.workers})
 	defer func() { _ = pool.Close(context.WithoutCancel(ctx)) }()
 	session, err := openSession(pool, ensemble.ConnectString())
@@ -56,22 +50,30 @@ func compareClients(ctx context.Context, o options, ensemble *zktest.Ensemble, r
 		_, err := session.Create(ctx, path, path, payload, own)
 		return err
 	}})
-	rates := map[string][]float64{}
-	for round := range o.rounds {
-		for i, s := range sides {
+	rates, costs := map[string][]float64{}, map[string]time.Duration{}
+	// The first round is not counted: a server that has just been started compiles what it runs for the first time.
+	for round := range o.rounds + 1 {
+		for i, each := range sides {
 			root := fmt.Sprintf("/bench-%d-%d", round, i)
 			if err := session.EnsureParents(ctx, root+"/x", own); err != nil {
 				return err
 			}
-			rate, err := drive(ctx, o, root, s.make)
+			rate, cost, err := drive(ctx, o, root, each.make)
 			if err != nil {
-				return fmt.Errorf("%s: %w", s.name, err)
+				return fmt.Errorf("%s: %w", each.name, err)
 			}
-			rates[s.name] = append(rates[s.name], rate)
+			if round > 0 {
+				rates[each.name] = append(rates[each.name], rate)
+				costs[each.name] += cost
+			}
 		}
 	}
-	for _, s := range sides {
-		r.add(s.name, median(rates[s.name]), "znodes/s")
+	for _, each := range sides {
+		r.add(each.name, median(rates[each.name]), "znodes/s")
+	}
+	for _, each := range sides {
+		cost := costs[each.name].Seconds() * 1e6 / float64(o.rounds*o.objects)
+		r.add("processor time for each znode, client and server: "+each.name, cost, "µs")
 	}
 	rate := median(rates[sides[3].name])
 	r.add("session against bare that looks first", rate/median(rates[sides[2].name]), "x")
@@ -114,6 +116,22 @@ func bareSides(conn *zk.Conn) []side {
 	}
 }
 
+// bareClient is a client of the library, with the same credential as the operator.
+func bareClient(ctx context.Context, address string) (*zk.Conn, error) {
+	conn, events, err := zk.Connect([]string{address}, 10*time.Second, zk.WithLogInfo(false))
+	if err != nil {
+		return nil, err
+	}
+	if err = established(ctx, events); err == nil {
+		err = conn.AddAuth("digest", []byte(credential.User+":"+credential.Password))
+	}
+	if err != nil {
+		conn.Close()
+		return nil, err
+	}
+	return conn, nil
+}
+
 func established(ctx context.Context, events <-chan zk.Event) error {
 	for {
 		select {
@@ -135,8 +153,12 @@ func openSession(pool *zookeeper.Pool, connect string) (*zookeeper.Session, erro
 	return pool.Session(zookeeper.Target{Connect: parsed, Credential: credential})
 }
 
-// drive makes all znodes of a round, and returns how many a second.
-func drive(ctx context.Context, o options, root string, one func(context.Context, string) error) (float64, error) {
+// drive makes all znodes of a round, and returns how many a second, and the processor time that they took.
+func drive(ctx context.Context, o options, root string, one func(context.Context, string) error) (float64, time.Duration, error) {
+	before, err := processorTime()
+	if err != nil {
+		return 0, 0, err
+	}
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(o.workers)
 	begin := time.Now()
@@ -144,9 +166,15 @@ func drive(ctx context.Context, o options, root string, one func(context.Context
 		group.Go(func() error { return one(ctx, fmt.Sprintf("%s/n%d", root, i)) })
 	}
 	if err := group.Wait(); err != nil {
-		return 0, err
+		return 0, 0, err
 	}
-	return float64(o.objects) / time.Since(begin).Seconds(), nil
+	rate := float64(o.objects) / time.Since(begin).Seconds()
+	after, err := processorTime()
+	var cost time.Duration
+	for name := range after {
+		cost += after[name] - before[name]
+	}
+	return rate, cost, err
 }
 
 func median(values []float64) float64 {

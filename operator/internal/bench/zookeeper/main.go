@@ -3,6 +3,7 @@
 // (tools/debian-packages.sh zookeeper):
 //
 //	go run ./operator/internal/bench/zookeeper -objects 10000 -json bench-zookeeper.json
+//	go run ./operator/internal/bench/zookeeper -objects 500 -only drift
 package main
 
 import (
@@ -14,6 +15,8 @@ import (
 	"os"
 	"os/signal"
 	"runtime/pprof"
+	"slices"
+	"strings"
 	"syscall"
 
 	zktest "github.com/holdfast-io/holdfast/test/zookeeper"
@@ -27,8 +30,8 @@ type options struct {
 	rounds int
 	// workers make requests at the same time, on either side.
 	workers int
-	// endToEnd runs the operator with a real API server, too.
-	endToEnd bool
+	// parts to measure.
+	parts []string
 	// profile takes a CPU profile of the run. Empty: none does.
 	profile string
 	// docs is a page whose table of figures is written. Empty: none is.
@@ -37,16 +40,43 @@ type options struct {
 	file string
 }
 
+// The parts of a run.
+const (
+	// partClients: our sessions against bare clients.
+	partClients = "clients"
+	// partOperator: the operator with a real API server, against a client that makes the same requests to that.
+	partOperator = "operator"
+	// partDrift: how soon the operator puts right what was changed by hand.
+	partDrift = "drift"
+)
+
+var allParts = []string{partClients, partOperator, partDrift}
+
+func (o options) has(part string) bool { return slices.Contains(o.parts, part) }
+
+func (o options) validate() error {
+	if o.objects < 2 || o.rounds < 1 || o.workers < 1 {
+		return errors.New("-objects must be 2 or more, -rounds and -workers 1 or more")
+	}
+	for _, part := range o.parts {
+		if !slices.Contains(allParts, part) {
+			return fmt.Errorf("-only: %q is none of %s", part, strings.Join(allParts, ", "))
+		}
+	}
+	return nil
+}
+
 func main() {
 	o := options{}
 	flag.IntVar(&o.objects, "objects", 10000, "znodes of a round, and objects of the operator")
 	flag.IntVar(&o.rounds, "rounds", 3, "rounds of each side")
 	flag.IntVar(&o.workers, "workers", 256, "requests under way at the same time, on either side")
-	flag.BoolVar(&o.endToEnd, "operator", true, "measure the operator with a real API server, too")
+	parts := flag.String("only", strings.Join(allParts, ","), "what to measure")
 	flag.StringVar(&o.profile, "cpuprofile", "", "file that takes a CPU profile of the run")
 	flag.StringVar(&o.docs, "docs", "", "page whose table of figures is written")
 	flag.StringVar(&o.file, "json", "", "file that takes the figures as JSON")
 	flag.Parse()
+	o.parts = strings.Split(*parts, ",")
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	if err := run(ctx, o, os.Stdout); err != nil {
@@ -74,8 +104,8 @@ func (r *report) add(name string, value float64, unit string) {
 }
 
 func run(ctx context.Context, o options, out io.Writer) error {
-	if o.objects < 1 || o.rounds < 1 || o.workers < 1 {
-		return errors.New("-objects, -rounds and -workers must be positive")
+	if err := o.validate(); err != nil {
+		return err
 	}
 	stop, err := profiled(o.profile)
 	if err != nil {
@@ -84,10 +114,12 @@ func run(ctx context.Context, o options, out io.Writer) error {
 	defer stop()
 	r := &report{out: out}
 	err = zktest.Run(1, func(ensemble *zktest.Ensemble) error {
-		if err := compareClients(ctx, o, ensemble, r); err != nil {
-			return fmt.Errorf("clients: %w", err)
+		if o.has(partClients) {
+			if err := compareClients(ctx, o, ensemble, r); err != nil {
+				return fmt.Errorf("clients: %w", err)
+			}
 		}
-		if o.endToEnd {
+		if o.has(partOperator) || o.has(partDrift) {
 			if err := measureOperator(ctx, o, ensemble, r); err != nil {
 				return fmt.Errorf("operator: %w", err)
 			}

@@ -2,62 +2,36 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
-	"net/http"
+	"io"
+	"maps"
 	"runtime"
-	"strings"
-	"sync/atomic"
+	"slices"
 	"time"
 
 	"github.com/go-logr/logr"
-	"github.com/prometheus/client_golang/prometheus"
-	"golang.org/x/sync/errgroup"
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	kruntime "k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/client-go/kubernetes/scheme"
-	"k8s.io/client-go/rest"
 	ctrl "sigs.k8s.io/controller-runtime"
-	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	ctrlconfig "sigs.k8s.io/controller-runtime/pkg/config"
-	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	"github.com/holdfast-io/holdfast/crds"
 	v1alpha1 "github.com/holdfast-io/holdfast/operator/api/v1alpha1"
-	"github.com/holdfast-io/holdfast/operator/internal/component"
-	"github.com/holdfast-io/holdfast/operator/internal/controller/zookeeperconfig"
-	"github.com/holdfast-io/holdfast/operator/internal/reconcile"
 	"github.com/holdfast-io/holdfast/operator/internal/reconcile/testkit"
-	"github.com/holdfast-io/holdfast/operator/internal/secrets"
 	"github.com/holdfast-io/holdfast/operator/internal/zookeeper"
-	"github.com/holdfast-io/holdfast/operator/internal/zookeeper/shared"
-	"github.com/holdfast-io/holdfast/operator/internal/zookeeper/zktypes"
 	zktest "github.com/holdfast-io/holdfast/test/zookeeper"
 )
-
-const namespace = "bench"
 
 // atRest is how long the operator is watched at rest.
 const atRest = 30 * time.Second
 
-// stand is an API server with the objects in it, and an operator that can be started.
-type stand struct {
-	options
-	env    *testkit.Environment
-	scheme *kruntime.Scheme
-	client client.Client
-	hand   *zookeeper.Session
-	target zookeeper.Target
-	// writes counts the requests of the operator that change something.
-	writes atomic.Int64
-	// gets counts its reads of single objects, past the cache.
-	gets atomic.Int64
-}
+// The intervals of audits: often, so that there are several while the operator is watched at rest; and as they are.
+const (
+	auditOften = 5 * time.Second
+	auditUsual = 30 * time.Second
+)
 
-// measureOperator creates the objects, starts the operator, and takes the time until every znode is made and every
-// object Ready; then the memory, the writes at rest, and those of a restart.
+// measureOperator measures what needs an API server.
 func measureOperator(ctx context.Context, o options, ensemble *zktest.Ensemble, r *report) error {
 	ctrl.SetLogger(logr.Discard())
 	env, err := testkit.Start(crds.All()...)
@@ -74,170 +48,130 @@ func measureOperator(ctx context.Context, o options, ensemble *zktest.Ensemble, 
 	if s.hand, err = pool.Session(s.target); err != nil {
 		return err
 	}
-	if err := s.createObjects(ctx); err != nil {
+	if err := s.createObjects(ctx, namespace); err != nil {
 		return fmt.Errorf("create the objects: %w", err)
 	}
-	before := heap()
-	begin := time.Now()
-	stop, err := s.operator(ctx)
+	if o.has(partOperator) {
+		if err := s.measureNew(ctx, r); err != nil {
+			return err
+		}
+	}
+	return s.measureRestart(ctx, ensemble.Server(0).Address(), r)
+}
+
+// measureNew starts an operator and takes the time until every znode is made and every object Ready; then the memory, and the
+// writes at rest. Its peer writes to half of its objects before, and to half after.
+func (s *stand) measureNew(ctx context.Context, r *report) error {
+	if err := s.createObjects(ctx, peerNamespace); err != nil {
+		return fmt.Errorf("create the objects of the peer: %w", err)
+	}
+	peers := &v1alpha1.ZooKeeperConfigList{}
+	if err := s.client.List(ctx, peers, client.InNamespace(peerNamespace)); err != nil {
+		return err
+	}
+	half := len(peers.Items) / 2
+	first, err := s.writeAsPeer(ctx, peers.Items[:half])
 	if err != nil {
 		return err
 	}
-	if err := s.follow(ctx, r, begin); err != nil {
+	before := heap()
+	stop, err := s.operator(ctx, auditOften)
+	if err != nil {
 		return err
 	}
-	r.add("API writes for each object", float64(s.writes.Load())/float64(o.objects), "writes")
-	r.add("live GETs for each object", float64(s.gets.Load())/float64(o.objects), "requests")
-	r.add("heap for 1,000 objects, cache and session included", (heap()-before)/float64(o.objects)*1000/(1<<20), "MiB")
+	rate, err := s.follow(ctx, r)
+	if err != nil {
+		return err
+	}
+	r.add("API writes for each object", float64(s.writes.Load())/float64(s.objects), "writes")
+	r.add("live GETs for each object", float64(s.gets.Load())/float64(s.objects), "requests")
+	r.add("heap for 1,000 objects, cache and session included", (heap()-before)/float64(s.objects)*1000/(1<<20), "MiB")
 	if err := s.rest(ctx, r, "at rest"); err != nil {
 		return err
 	}
 	if err := stop(); err != nil {
 		return err
 	}
-	if stop, err = s.operator(ctx); err != nil {
+	second, err := s.writeAsPeer(ctx, peers.Items[half:])
+	if err != nil {
 		return err
 	}
-	if err := s.rest(ctx, r, "after a restart"); err != nil {
+	// The time of both halves together.
+	peer := 2 / (1/first + 1/second)
+	r.add("bare client that makes the same requests to the API server", peer, "objects/s")
+	r.add("operator against that client", rate/peer, "x")
+	return nil
+}
+
+// measureRestart starts another operator on objects that are as they should be already, if one has been there.
+func (s *stand) measureRestart(ctx context.Context, address string, r *report) error {
+	stop, err := s.operator(ctx, auditUsual)
+	if err != nil {
 		return err
 	}
-	return stop()
+	if s.has(partOperator) {
+		err = s.rest(ctx, r, "after a restart")
+	} else {
+		_, err = s.follow(ctx, &report{out: io.Discard})
+	}
+	if err == nil && s.has(partDrift) {
+		err = s.measureDrift(ctx, address, r)
+	}
+	return errors.Join(err, stop())
 }
 
-func newStand(o options, env *testkit.Environment, ensemble *zktest.Ensemble) (*stand, error) {
-	s := &stand{options: o, env: env, scheme: kruntime.NewScheme()}
-	if err := scheme.AddToScheme(s.scheme); err != nil {
-		return nil, err
-	}
-	if err := v1alpha1.AddToScheme(s.scheme); err != nil {
-		return nil, err
-	}
-	connect, err := zktypes.ParseConnectString(ensemble.ConnectString())
+// follow waits for the znodes, and then for the objects, and returns how many of these became Ready a second.
+//
+// It asks the API server for them only when they have all been written: reading ten thousand objects takes a second, in which
+// it would write hundreds.
+func (s *stand) follow(ctx context.Context, r *report) (float64, error) {
+	begin := time.Now()
+	used, err := processorTime()
 	if err != nil {
-		return nil, err
+		return 0, err
 	}
-	s.target = zookeeper.Target{Connect: connect, Credential: credential}
-	s.client, err = client.New(env.Config, client.Options{Scheme: s.scheme})
-	return s, err
-}
-
-func (s *stand) createObjects(ctx context.Context) error {
-	if err := s.client.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}); err != nil {
-		return err
-	}
-	text := strings.Repeat("x", len(payload))
-	group, ctx := errgroup.WithContext(ctx)
-	group.SetLimit(16)
-	for i := range s.objects {
-		group.Go(func() error {
-			return s.client.Create(ctx, &v1alpha1.ZooKeeperConfig{
-				ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: fmt.Sprintf("n%d", i)},
-				Spec:       v1alpha1.ZooKeeperConfigSpec{Path: fmt.Sprintf("/operator/n%d", i), StringData: &text},
-			})
-		})
-	}
-	return group.Wait()
-}
-
-// counting counts requests of the operator.
-type counting struct {
-	s    *stand
-	next http.RoundTripper
-}
-
-func (c counting) RoundTrip(req *http.Request) (*http.Response, error) {
-	if strings.Contains(req.URL.Path, "/zookeeperconfigs") {
-		switch {
-		case req.Method != http.MethodGet:
-			c.s.writes.Add(1)
-		case !strings.HasSuffix(req.URL.Path, "/zookeeperconfigs"):
-			c.s.gets.Add(1)
-		}
-	}
-	return c.next.RoundTrip(req)
-}
-
-// operator starts an operator, and returns what stops it.
-func (s *stand) operator(ctx context.Context) (stop func() error, err error) {
-	counters, err := zookeeper.NewMetrics(prometheus.NewRegistry())
-	if err != nil {
-		return nil, err
-	}
-	pool := shared.New(zookeeper.Options{AuditInterval: 5 * time.Second, Metrics: counters}, nil)
-	unit := zookeeperconfig.Component(zookeeperconfig.Options{
-		Pool:          pool,
-		Settings:      zookeeperconfig.Settings{Default: func(string) (zookeeper.Target, error) { return s.target, nil }},
-		MaxConcurrent: 64,
-	})
-	core, err := component.New([]component.Component{secrets.Component(), pool.Component(), unit}, nil)
-	if err != nil {
-		return nil, err
-	}
-	config := rest.CopyConfig(s.env.Config)
-	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return counting{s, next} })
-	byObject, err := core.Cache()
-	if err != nil {
-		return nil, err
-	}
-	mgr, err := ctrl.NewManager(config, ctrl.Options{
-		Controller: ctrlconfig.Controller{SkipNameValidation: new(true)}, // it is started twice
-		Scheme:     s.scheme, Logger: logr.Discard(), Metrics: metricsserver.Options{BindAddress: "0"},
-		Cache: cache.Options{
-			DefaultNamespaces: map[string]cache.Config{namespace: {}}, ByObject: byObject,
-			DefaultTransform: reconcile.Trim(s.scheme, v1alpha1.GroupVersion.Group),
-		},
-	})
-	if err != nil {
-		return nil, err
-	}
-	if err := core.Setup(ctx, mgr); err != nil {
-		return nil, err
-	}
-	if err := core.Start(ctx); err != nil {
-		return nil, err
-	}
-	running, cancel := context.WithCancel(ctx)
-	done := make(chan error, 1)
-	go func() { done <- mgr.Start(running) }()
-	return func() error {
-		cancel()
-		if err := <-done; err != nil {
-			return err
-		}
-		closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), 20*time.Second)
-		defer cancel()
-		return core.Stop(closing)
-	}, nil
-}
-
-// follow waits for the znodes, and then for the objects.
-func (s *stand) follow(ctx context.Context, r *report, begin time.Time) error {
 	ticker := time.NewTicker(50 * time.Millisecond)
 	defer ticker.Stop()
+	rate := func() float64 { return float64(s.objects) / time.Since(begin).Seconds() }
 	for made := false; ; {
 		select {
 		case <-ctx.Done():
-			return ctx.Err()
+			return 0, ctx.Err()
 		case <-ticker.C:
 		}
 		if !made {
-			names, err := s.hand.Children(ctx, "/operator")
-			if err != nil || len(names) < s.objects {
+			parent, err := s.hand.Get(ctx, "/operator")
+			if err != nil || int(parent.Children) < s.objects {
 				continue // the parent is not there yet, or not all are
 			}
 			made = true
-			r.add("operator, from its start to the last znode", float64(s.objects)/time.Since(begin).Seconds(), "znodes/s")
-			ticker.Reset(500 * time.Millisecond)
+			r.add("operator, from its start to the last znode", rate(), "znodes/s")
 		}
+		if s.writes.Load() < int64(2*s.objects) {
+			continue
+		}
+		seen := rate()
 		ready, err := s.ready(ctx)
 		if err != nil {
-			return err
+			return 0, err
 		}
 		if ready == s.objects {
-			r.add("operator, from its start to the last object Ready", float64(s.objects)/time.Since(begin).Seconds(), "objects/s")
-			return nil
+			r.add("operator, from its start to the last object Ready", seen, "objects/s")
+			return seen, s.reportProcessors(r, used)
 		}
 	}
+}
+
+// reportProcessors tells what each program used since.
+func (s *stand) reportProcessors(r *report, since map[string]time.Duration) error {
+	used, err := processorTime()
+	if err != nil {
+		return err
+	}
+	for _, name := range slices.Sorted(maps.Keys(used)) {
+		r.add("processor time for each object, "+name, milliseconds(used[name]-since[name])/float64(s.objects), "ms")
+	}
+	return nil
 }
 
 func (s *stand) ready(ctx context.Context) (int, error) {
