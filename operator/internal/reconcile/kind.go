@@ -93,7 +93,7 @@ type Plan[T Object] struct {
 	Status func(obj T)
 
 	// Progress tells that, while the object is Reconciling, the status differs from the one before in nothing that somebody has
-	// to learn at once. Such a status is written two seconds after the last one, and the first one two seconds after the object was
+	// to learn at once. Such a status is written three seconds after the last one, and the first one three seconds after the object was
 	// first seen, so that a rollout that takes a moment is one write and not one for each of its steps. The CRD of a kind that
 	// uses it defaults the observed generation to -1: an object without a status must not pass for one that is done. False: every
 	// status is written at once.

@@ -127,7 +127,7 @@ func (l *ledger) forget(owner types.NamespacedName) {
 }
 
 // pace is the least time between two statuses that say only how far something has got.
-const pace = 2 * time.Second
+const pace = 3 * time.Second
 
 // paced is the time that such a status still has to wait. The first one of all waits from when it was to be written first. When
 // the process that wrote the last one is gone: none.

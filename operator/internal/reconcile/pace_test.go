@@ -13,7 +13,7 @@ import (
 	"github.com/holdfast-io/holdfast/operator/internal/reconcile/testkit/widget"
 )
 
-// Steps of a rollout are written every two seconds, the first one two seconds after the first look; what somebody has to learn
+// Steps of a rollout are written every three seconds, the first one three seconds after the first look; what somebody has to learn
 // at once, at once.
 func TestProgressIsWrittenNowAndThen(t *testing.T) {
 	p := newPlace(t)
@@ -39,12 +39,12 @@ func TestProgressIsWrittenNowAndThen(t *testing.T) {
 		want  string
 		wait  time.Duration
 	}{
-		{0, step("zero"), "", 2 * time.Second},
-		{time.Second, step("nearly one"), "", time.Second},
-		{time.Second, step("one"), "one", 0},
-		{500 * time.Millisecond, step("two"), "one", 1500 * time.Millisecond},
-		{500 * time.Millisecond, step("three"), "one", time.Second},
-		{time.Second, step("four"), "four", 0},
+		{0, step("zero"), "", 3 * time.Second},
+		{time.Second, step("nearly one"), "", 2 * time.Second},
+		{2 * time.Second, step("one"), "one", 0},
+		{500 * time.Millisecond, step("two"), "one", 2500 * time.Millisecond},
+		{500 * time.Millisecond, step("three"), "one", 2 * time.Second},
+		{2 * time.Second, step("four"), "four", 0},
 		{time.Second, told, "with an event", 0},
 		{time.Second, plan{Unready: reconcile.Wait(0, "Moving", "at once")}, "at once", 0},
 		{0, step("five"), "five", 0},

@@ -71,7 +71,7 @@ func subject(t testing.TB) testkit.Subject {
 		},
 		Reads:      []client.Object{&corev1.Pod{}},
 		Simulators: []testkit.Simulator{testkit.StatefulSets(nil)},
-		// Seven children, the status of a pod that is not there within two seconds, that of one that is late (the kit moves the
+		// Seven children, the status of a pod that is not there within three seconds, that of one that is late (the kit moves the
 		// clock while nothing else moves), and that of one that is ready.
 		MaxWrites: 10,
 		// Revisions are hashes of a template that names the namespace, and each world has a namespace of its own.
