@@ -37,6 +37,9 @@ type Options struct {
 	// Retry is the time to the next look at a namespace that could not be added, or is not watched for its marker's sake.
 	// It is longer than a pass takes. Zero: 10 s.
 	Retry time.Duration
+	// Look bounds a look at what a namespace has: an informer that has not synced would be waited for without end, and with it
+	// all other namespaces would be. Zero: 5 s.
+	Look time.Duration
 }
 
 // Cache is a cache over namespaces, of namespaced types alone. It is safe for concurrent use; New makes one.
@@ -84,6 +87,9 @@ func New(config *rest.Config, base cache.Options, options Options) (*Cache, erro
 	}
 	if options.Retry == 0 {
 		options.Retry = 10 * time.Second
+	}
+	if options.Look == 0 {
+		options.Look = 5 * time.Second
 	}
 	seen, err := newSight(options.Log, options.Registerer)
 	if err != nil {

@@ -157,7 +157,7 @@ func (w *world) run(markers string, given ...string) (stop func()) {
 		cache.Options{Scheme: scheme.Scheme, Mapper: mapper, HTTPClient: httpClient, ReaderFailOnMissingInformer: true},
 		namespaces.Options{
 			Given: given, Markers: markers, Registerer: w.gauges, Log: logr.FromSlogHandler(slog.NewJSONHandler(w, nil)),
-			ProbeFirst: 50 * time.Millisecond, ProbeMost: 200 * time.Millisecond, Retry: 200 * time.Millisecond,
+			ProbeFirst: 50 * time.Millisecond, ProbeMost: 200 * time.Millisecond, Retry: 200 * time.Millisecond, Look: 2 * time.Second,
 		})
 	require.NoError(w, err)
 	require.NoError(w, w.cache.IndexField(w.ctx, &corev1.ConfigMap{}, byLabel, func(obj client.Object) []string {

@@ -39,7 +39,7 @@ func (c *Cache) follow(ctx context.Context) error {
 	if !toolscache.WaitForCacheSync(ctx.Done(), maps.Informer().HasSynced) {
 		return nil
 	}
-	record, loaded := newRecord(clients.CoreV1().ConfigMaps(c.options.Markers)), sync.Once{}
+	record, loaded := newRecord(clients.CoreV1().ConfigMaps(c.options.Markers), c.options.Look), sync.Once{}
 	unread := true // whether the record is still to be read
 	for {
 		var unknown error

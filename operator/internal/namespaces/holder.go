@@ -6,7 +6,6 @@ import (
 	"maps"
 	"slices"
 	"strings"
-	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -20,10 +19,6 @@ import (
 	"github.com/holdfast-io/holdfast/operator/api/v1alpha1"
 )
 
-// lookTimeout bounds a look at what a namespace has: an informer that has not synced would be waited for without end, and with
-// it all other namespaces would be.
-const lookTimeout = 5 * time.Second
-
 // holder names an object of a namespace that has a finalizer of ours, or is empty. Of ZooKeeperConfigs the API server is
 // asked, since the cache has no kind before a controller asks for it, which only an operator that leads does. Where that
 // is not allowed, the cache is taken at its word if it sees the whole namespace.
@@ -35,7 +30,7 @@ func (c *Cache) holder(ctx context.Context, name string) (string, error) {
 	if err != nil || holder != "" {
 		return holder, err
 	}
-	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
+	ctx, cancel := context.WithTimeout(ctx, c.options.Look)
 	defer cancel()
 	c.mu.RLock()
 	s := c.spaces[name]
@@ -58,7 +53,7 @@ func (c *Cache) holder(ctx context.Context, name string) (string, error) {
 // finalized asks the API server for a ZooKeeperConfig of a namespace that has a finalizer of ours, and is empty where there
 // is none, or no such kind.
 func (c *Cache) finalized(ctx context.Context, namespace string) (string, error) {
-	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
+	ctx, cancel := context.WithTimeout(ctx, c.options.Look)
 	defer cancel()
 	clients, err := metadata.NewForConfigAndClient(c.config, c.base.HTTPClient)
 	if err != nil {

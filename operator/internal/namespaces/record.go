@@ -27,19 +27,21 @@ import (
 // It is not safe for concurrent use.
 type record struct {
 	maps clientcorev1.ConfigMapInterface
+	// timeout bounds a request.
+	timeout time.Duration
 	// names are the keys that are known to be there.
 	names sets.Set[string]
 	// until is when those that were dropped may be looked at again.
 	until map[string]time.Time
 }
 
-func newRecord(maps clientcorev1.ConfigMapInterface) *record {
-	return &record{maps: maps, names: sets.New[string](), until: map[string]time.Time{}}
+func newRecord(maps clientcorev1.ConfigMapInterface, timeout time.Duration) *record {
+	return &record{maps: maps, timeout: timeout, names: sets.New[string](), until: map[string]time.Time{}}
 }
 
 // load reads what an earlier operator has left.
 func (r *record) load(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
+	ctx, cancel := context.WithTimeout(ctx, r.timeout)
 	defer cancel()
 	found, err := r.maps.Get(ctx, crds.WatchRecord, metav1.GetOptions{})
 	if err != nil {
@@ -93,7 +95,7 @@ func (r *record) write(ctx context.Context, names []string, value any) error {
 	if err != nil {
 		return fmt.Errorf("note which namespaces are watched: %w", err)
 	}
-	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
+	ctx, cancel := context.WithTimeout(ctx, r.timeout)
 	defer cancel()
 	if _, err := r.maps.Patch(ctx, crds.WatchRecord, types.MergePatchType, patch, metav1.PatchOptions{FieldManager: reconcile.FieldManager}); err != nil {
 		return fmt.Errorf("note which namespaces are watched: %w", err)

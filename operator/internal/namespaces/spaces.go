@@ -118,7 +118,7 @@ func (c *Cache) drop(ctx context.Context, name string) {
 	c.mu.Unlock()
 	s.stop()
 	<-s.done
-	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
+	ctx, cancel := context.WithTimeout(ctx, c.options.Look)
 	defer cancel()
 	for _, each := range kinds {
 		objects, err := c.last(ctx, s, each.obj)
