@@ -1,6 +1,7 @@
 package acceptance
 
 import (
+	"context"
 	"strings"
 	"testing"
 	"time"
@@ -11,6 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/holdfast-io/holdfast/components"
@@ -54,7 +56,8 @@ func TestTheOperatorMayDoWhatItNeedsAndNoMore(t *testing.T) {
 		{"get", "", "namespaces", anywhere, other},
 	} {
 		// The API server learns of roles a moment after they are made.
-		require.Eventually(t, func() bool { return allowed(r) }, 10*time.Second, 20*time.Millisecond, "%+v", r)
+		err := wait.PollUntilContextTimeout(t.Context(), 20*time.Millisecond, 10*time.Second, true, func(context.Context) (bool, error) { return allowed(r), nil })
+		require.NoError(t, err, "%+v", r)
 	}
 	for _, r := range []right{
 		{"list", "", "secrets", anywhere, ""},

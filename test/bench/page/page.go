@@ -28,7 +28,7 @@ func (m Marks) Write(file, table string) error {
 	if err != nil {
 		return fmt.Errorf("write the table into %s: %w", file, err)
 	}
-	return os.WriteFile(file, []byte(next), 0o644) //nolint:gosec // the file is the one that whoever runs the benchmark names
+	return os.WriteFile(file, []byte(next), 0o644)
 }
 
 // Replace replaces what is between the marks in a page. The error says which marks there are not.
