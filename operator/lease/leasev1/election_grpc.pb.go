@@ -38,7 +38,8 @@ type ElectionServiceClient interface {
 	// Campaign waits in line to become the leader, and returns once the caller is. Idempotent by request_id,
 	// with the errors of LeaseService.Acquire.
 	Campaign(ctx context.Context, in *CampaignRequest, opts ...grpc.CallOption) (*CampaignResponse, error)
-	// Observe streams the leader: the present one at once, then each change, of its value too.
+	// Observe streams the leader: the present one at once, then each change, of its value too. One who resumes after so long that the store has
+	// compacted its history is told the present leader in place of the changes that are gone.
 	Observe(ctx context.Context, in *ObserveRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[ObserveResponse], error)
 	// Proclaim changes the leader's value. Errors: NOT_FOUND (LEASE_NOT_HELD) for a former leader.
 	Proclaim(ctx context.Context, in *ProclaimRequest, opts ...grpc.CallOption) (*ProclaimResponse, error)
@@ -128,7 +129,8 @@ type ElectionServiceServer interface {
 	// Campaign waits in line to become the leader, and returns once the caller is. Idempotent by request_id,
 	// with the errors of LeaseService.Acquire.
 	Campaign(context.Context, *CampaignRequest) (*CampaignResponse, error)
-	// Observe streams the leader: the present one at once, then each change, of its value too.
+	// Observe streams the leader: the present one at once, then each change, of its value too. One who resumes after so long that the store has
+	// compacted its history is told the present leader in place of the changes that are gone.
 	Observe(*ObserveRequest, grpc.ServerStreamingServer[ObserveResponse]) error
 	// Proclaim changes the leader's value. Errors: NOT_FOUND (LEASE_NOT_HELD) for a former leader.
 	Proclaim(context.Context, *ProclaimRequest) (*ProclaimResponse, error)

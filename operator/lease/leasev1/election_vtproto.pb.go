@@ -363,6 +363,16 @@ func (m *ObserveResponse) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 		i -= len(m.unknownFields)
 		copy(dAtA[i:], m.unknownFields)
 	}
+	if m.Present {
+		i--
+		if m.Present {
+			dAtA[i] = 1
+		} else {
+			dAtA[i] = 0
+		}
+		i--
+		dAtA[i] = 0x20
+	}
 	if m.FormerEnded != 0 {
 		i = protohelpers.EncodeVarint(dAtA, i, uint64(m.FormerEnded))
 		i--
@@ -809,6 +819,9 @@ func (m *ObserveResponse) SizeVT() (n int) {
 	}
 	if m.FormerEnded != 0 {
 		n += 1 + protohelpers.SizeOfVarint(uint64(m.FormerEnded))
+	}
+	if m.Present {
+		n += 2
 	}
 	n += len(m.unknownFields)
 	return n
@@ -2049,6 +2062,26 @@ func (m *ObserveResponse) UnmarshalVT(dAtA []byte) error {
 					break
 				}
 			}
+		case 4:
+			if wireType != 0 {
+				return fmt.Errorf("proto: wrong wireType = %d for field Present", wireType)
+			}
+			var v int
+			for shift := uint(0); ; shift += 7 {
+				if shift >= 64 {
+					return protohelpers.ErrIntOverflow
+				}
+				if iNdEx >= l {
+					return io.ErrUnexpectedEOF
+				}
+				b := dAtA[iNdEx]
+				iNdEx++
+				v |= int(b&0x7F) << shift
+				if b < 0x80 {
+					break
+				}
+			}
+			m.Present = bool(v != 0)
 		default:
 			iNdEx = preIndex
 			skippy, err := protohelpers.Skip(dAtA[iNdEx:])
