@@ -285,6 +285,22 @@ func TestInvariants(t *testing.T) {
 				w.shard.Release(w.now, r.Name, r.token, w.ticket, &w.out)
 				w.drain(t)
 			},
+			"transfer": func(t *rapid.T) {
+				r := pick(t)
+				if r.Mode != core.Exclusive {
+					t.Skip("nothing to transfer")
+				}
+				r.sureUntil = 0
+				w.ticket++
+				w.shard.Transfer(w.now, r.Name, r.token, r.Holder, w.ticket, &w.out) // all have one name, so it goes to the first in line
+				w.drain(t)
+			},
+			"change": func(t *rapid.T) {
+				r := pick(t)
+				w.ticket++
+				w.shard.Change(w.now, r.Name, r.token, []byte("v"), w.ticket, &w.out)
+				w.drain(t)
+			},
 			"repeat": func(t *rapid.T) {
 				r := pick(t)
 				if !w.isStored(r) {
@@ -393,6 +409,23 @@ func TestTransferLeavesNoGap(t *testing.T) {
 	})
 	var none *core.NoSuchCandidateError
 	require.ErrorAs(t, r.replies[ticket].Err, &none)
+}
+
+// The end of a hold that is being transferred is decided: its TTL may pass meanwhile, however long that takes.
+func TestATransferOutlivesTheTTL(t *testing.T) {
+	s := core.NewShard(0, time.Unix(0, 0), []core.Record{{Name: "n", Hold: core.Hold{Token: 1, Mode: core.Exclusive, TTL: time.Second}, Revision: 1}})
+	var out core.Output
+	s.Acquire(1, core.AcquireRequest{Name: "n", Holder: "a", RequestID: "a", Mode: core.Exclusive, TTL: time.Second, Wait: true}, 1, &out)
+	s.Transfer(2, "n", 1, "a", 2, &out)
+	_, due := s.Next()
+	require.False(t, due, "nothing is left to be done before the commit")
+	s.Tick(core.Instant(time.Hour), &out)
+	s.Committed(core.Instant(time.Hour), "n", 2, &out)
+	require.Len(t, out.Replies, 2)
+	for _, reply := range out.Replies {
+		require.NoError(t, reply.Err)
+	}
+	require.Equal(t, core.Transferred, out.Notices[0].Ended)
 }
 
 // Whoever transfers a hold twice is not told that the first did it, when the second came before it; and that candidate waits on, in its place.

@@ -182,6 +182,9 @@ func (s *Shard) advance(now Instant, e *entry, out *Output) {
 	}
 	e.flight = f
 	s.inFlight++
+	for _, h := range f.ends { // a transfer is decided only now
+		s.timers.stop(&h.timer)
+	}
 	if f.grant != nil {
 		s.drop(f.grant)
 	}
