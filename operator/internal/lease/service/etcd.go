@@ -15,11 +15,15 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/backoff"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
 	"github.com/holdfast-io/holdfast/operator/lease/leasetls"
 )
+
+// etcdWindow is how much etcd may send without waiting; journals have some MiB.
+const etcdWindow = 4 << 20
 
 // etcdFiles are the files of EtcdTLS, without a certificate that is not there.
 func (o *Options) etcdFiles() leasetls.Files {
@@ -42,7 +46,16 @@ func dialEtcd(opts *Options) (*clientv3.Client, *reach, error) {
 	config := clientv3.Config{
 		Endpoints: opts.EtcdEndpoints, DialTimeout: 5 * time.Second,
 		DialKeepAliveTime: 2 * time.Second, DialKeepAliveTimeout: 2 * time.Second, Logger: zap.NewNop(),
-		DialOptions: []grpc.DialOption{grpc.WithChainUnaryInterceptor(reach.intercept)},
+		DialOptions: []grpc.DialOption{
+			grpc.WithChainUnaryInterceptor(reach.intercept),
+			// Connections that broke are made again at once: gRPC's own back-off begins with a second, which is half of a short session.
+			grpc.WithConnectParams(grpc.ConnectParams{
+				Backoff:           backoff.Config{BaseDelay: 50 * time.Millisecond, Multiplier: 1.6, Jitter: 0.2, MaxDelay: time.Second},
+				MinConnectTimeout: 2 * time.Second,
+			}),
+			// With windows of a fixed size gRPC sends no pings to find one, which cost as much as a small call does.
+			grpc.WithStaticStreamWindowSize(etcdWindow), grpc.WithStaticConnWindowSize(etcdWindow),
+		},
 	}
 	if files := opts.etcdFiles(); files != (leasetls.Files{}) {
 		// Options come after the client's own, and so these are the credentials in effect.
