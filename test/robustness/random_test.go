@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/holdfast-io/holdfast/test/robustness/history"
@@ -206,6 +207,9 @@ func TestRandomFaults(t *testing.T) {
 				t.Logf("run %d: %s, %d calls, %d of elections, %d of the register, %d unknown, longest without an answer %s, open files %d of a replica, %d of the proxies, %d here",
 					number, out.fault, out.calls, out.elections, out.registers, out.unknown, out.outage.Round(time.Millisecond), out.files, out.proxies, out.tests)
 				if c.Err() != nil {
+					if *failures != "" {
+						assert.NoError(t, c.SaveLogs(ctx, filepath.Join(*failures, fmt.Sprintf("seed%d-run%d", *seed, number))))
+					}
 					return
 				}
 			}

@@ -36,7 +36,7 @@ var bounds = map[string]time.Duration{
 	// An etcd election, the wait for an answer that does not come any more, and a second to spare.
 	"etcd-leader-killed": 4500 * time.Millisecond,
 	// A connection that is broken thrice, and the back-off after handshakes that come between a certificate and its key.
-	"certificates-rotated": 3 * time.Second,
+	"certificates-rotated": 4 * time.Second,
 }
 
 func allFaults() []fault {
@@ -84,7 +84,7 @@ func newLoad(c *lab.Cluster, number uint64) *load.Load {
 	rec := history.NewRecorder(load.Capacities(leases))
 	l := &load.Load{
 		TLS: c.TLS(), Names: leases, Elections: load.Elections(prefix, elections), Recorder: rec, Registers: history.NewRegisters(rec),
-		Raw: raw, Leases: 3, Sessions: 3, Candidates: 2 * elections, Seed: *seed<<32 + number,
+		Raw: raw, Leases: 3, Sessions: 3, Candidates: 3 * elections, Seed: *seed<<32 + number,
 	}
 	for _, r := range c.Replicas {
 		l.Addresses = append(l.Addresses, r.Clients.Address())

@@ -3,7 +3,11 @@ package lab
 import (
 	"context"
 	"fmt"
+	"os"
+	"path/filepath"
 	"sync"
+	"syscall"
+	"time"
 )
 
 // broken remembers why a cluster is no use any more: what is found out from then on says nothing about the service. So tests end then, in
@@ -50,4 +54,29 @@ func (b *broken) While(ctx context.Context) (context.Context, context.CancelFunc
 		}
 	}()
 	return ctx, cancel
+}
+
+// SaveLogs copies the logs of all processes to a folder, with the stacks of all goroutines of the replicas, which end by that.
+func (c *Cluster) SaveLogs(ctx context.Context, dir string) error {
+	for _, r := range c.Replicas {
+		r.Signal(syscall.SIGQUIT)
+	}
+	Sleep(ctx, time.Second)
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return fmt.Errorf("save the logs: %w", err)
+	}
+	logs, err := filepath.Glob(filepath.Join(c.Dir, "*.log"))
+	if err != nil {
+		return fmt.Errorf("save the logs: %w", err)
+	}
+	for _, log := range logs {
+		text, err := os.ReadFile(log)
+		if err != nil {
+			return fmt.Errorf("save the logs: %w", err)
+		}
+		if err := os.WriteFile(filepath.Join(dir, filepath.Base(log)), text, 0o644); err != nil {
+			return fmt.Errorf("save the logs: %w", err)
+		}
+	}
+	return nil
 }

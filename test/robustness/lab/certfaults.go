@@ -49,6 +49,8 @@ func expired(ctx context.Context, lasts time.Duration, p *party, links []*Link) 
 // rotated gives everybody new certificates, and the lease service and its clients a new authority, in the three steps in which nobody ever
 // refuses anybody: all believe both, all get certificates of the new one, all believe only that. etcd reads its authority once, so that stays.
 func rotated(ctx context.Context, c *Cluster, _ *rand.Rand, lasts time.Duration) error {
+	c.rotation.Lock()
+	defer c.rotation.Unlock()
 	former := c.clients.issuer
 	next, err := newAuthority("service")
 	if err != nil {

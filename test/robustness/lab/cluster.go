@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"path/filepath"
 	"strings"
+	"sync"
 	"syscall"
 	"time"
 
@@ -48,8 +49,10 @@ type Cluster struct {
 	// etcd is etcd's authority, admin a client of etcd.
 	etcd  *authority
 	admin *party
-	files files
-	stop  context.CancelFunc
+	// rotation lets one change of the service's authority end before the next begins.
+	rotation sync.Mutex
+	files    files
+	stop     context.CancelFunc
 	broken
 }
 
@@ -282,15 +285,16 @@ func (c *Cluster) onAnyMember(ctx context.Context, do func(context.Context, *Mem
 func (c *Cluster) AwaitServing(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
+	said := ""
 	for {
 		served, problem := int32(0), ""
 		for _, r := range c.Replicas {
 			status, err := r.Status(ctx)
 			switch {
 			case err != nil:
-				problem = fmt.Sprintf("%s: %v", r.Name, err)
+				problem += fmt.Sprintf("%s: %v; ", r.Name, err)
 			case !status.GetReady():
-				problem = r.Name + " is not ready"
+				problem += fmt.Sprintf("%s is not ready: %s; ", r.Name, status.GetReason())
 			}
 			served += status.GetShards()
 		}
@@ -298,8 +302,11 @@ func (c *Cluster) AwaitServing(ctx context.Context) error {
 		if problem == "" && served == Shards {
 			return nil
 		}
+		if ctx.Err() == nil { // else it was cut off
+			said = fmt.Sprintf("%d of %d shards are served, %s", served, Shards, problem)
+		}
 		if !Sleep(ctx, 50*time.Millisecond) {
-			return fmt.Errorf("%d of %d shards are served, %s: %w", served, Shards, problem, ctx.Err())
+			return fmt.Errorf("%s: %w", said, ctx.Err())
 		}
 	}
 }

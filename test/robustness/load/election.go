@@ -261,7 +261,7 @@ func (c *client) term(ctx context.Context, client *lease.Client, election string
 		if c.rng.IntN(3) == 0 {
 			c.proclaimBy(ctx, l)
 		}
-		lab.Sleep(l.Context(), c.upTo(20*time.Millisecond))
+		lab.Sleep(l.Context(), c.upTo(4*time.Millisecond))
 	}
 	if c.rng.IntN(2) == 0 {
 		if err := c.transferBy(ctx, l); err != nil || l.Err() != nil {
