@@ -17,13 +17,12 @@ down: ## Remove all that `make up` made
 status: ## Show cluster, stack and tenants
 	@tools/dev/status.sh
 
-test: ## Run all tests, the unit tests beside the end-to-end ones
-	@tools/dev/test-e2e.sh --with-unit
+test: test-unit test-e2e ## Run all tests
 
 test-unit: ## Run all tests but the end-to-end ones (real etcd, API server, Pulumi mocks)
 	@tools/dev/test-unit.sh
 
-test-e2e: ## Run the tests on local clusters of their own, several at a time
+test-e2e: ## Run the tests on local clusters of their own, two at a time
 	@tools/dev/test-e2e.sh
 
 robustness: ## Run lease services under faults for long and check what clients saw: make robustness DURATION=10m SEED=1
