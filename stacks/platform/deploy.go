@@ -35,6 +35,8 @@ type Transit struct {
 	// Shared registers beside the Units what makes Argo CD or Flux keep them. None of that cascades while Units are in
 	// transit, so that it can be deleted without what it keeps.
 	Shared bool
+	// Destroy says that all of it is destroyed next: whether anything is ready does not matter.
+	Destroy bool
 }
 
 // DeployInTransit does what [Deploy] does, with units between two owners.
@@ -63,6 +65,11 @@ type deployment struct {
 }
 
 func (d *deployment) run() error {
+	if d.transit.Destroy {
+		if err := d.ctx.RegisterStackTransformation(skipReadiness); err != nil {
+			return err
+		}
+	}
 	for _, step := range []func() error{d.deployPlatform, d.deployGitOps, d.deploySpaces, d.deploySelfService, d.deployTenants, d.guardDestroy} {
 		if err := step(); err != nil {
 			return err
@@ -180,7 +187,7 @@ func (d *deployment) gitOpsArgs() *components.GitOpsHandoverArgs {
 		Revision:               config.Revision,
 		SecretName:             config.SecretName,
 		Cascade:                config.Cascade && len(d.transit.Units) == 0,
-		Await:                  config.Await == nil || *config.Await,
+		Await:                  (config.Await == nil || *config.Await) && !d.transit.Destroy,
 		InstallHealth:          config.InstallHealth,
 		RevisionManagedByGuard: config.RevisionManagedByGuard,
 	}

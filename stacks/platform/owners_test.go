@@ -8,6 +8,7 @@ import (
 
 	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
 	"github.com/stretchr/testify/require"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/holdfast-io/holdfast/components"
 	"github.com/holdfast-io/holdfast/components/render"
@@ -166,6 +167,29 @@ func neededBy(resources []render.Resource, urn string) bool {
 	return slices.ContainsFunc(resources, func(res render.Resource) bool {
 		return res.Fields != nil && slices.Contains(res.Dependencies, urn)
 	})
+}
+
+func TestNothingThatIsDestroyedNextHasToBecomeReady(t *testing.T) {
+	config := ownersConfig(t, OwnershipGitOps, OwnershipGitOps)
+	unawaited := func(destroy bool) map[string]int {
+		resources, _ := registered(t, config, Transit{Units: config.Units(), Shared: true, Destroy: destroy})
+		types := map[string]int{}
+		for _, res := range resources {
+			annotations, _, err := unstructured.NestedStringMap(res.Fields, "metadata", "annotations")
+			require.NoError(t, err)
+			if annotations["pulumi.com/skipAwait"] == "true" {
+				types[res.Type]++
+			}
+		}
+		return types
+	}
+	want := unawaited(false)
+	require.NotContains(t, want, "kubernetes:apps/v1:Deployment")
+	want["kubernetes:apps/v1:Deployment"], want["kubernetes:apps/v1:StatefulSet"] = 1, 1
+	want["kubernetes:dist.system/v1alpha1:LeaseService"] = 2
+	want["kubernetes:argoproj.io/v1alpha1:Application"], want["kubernetes:argoproj.io/v1alpha1:ApplicationSet"] = len(platformFolders), 1
+	require.Equal(t, want, unawaited(true))
+	require.NotContains(t, want, "kubernetes:core/v1:Namespace", "its deletion would not be waited for")
 }
 
 func TestOneTenantInTransitLeavesTheOthersAlone(t *testing.T) {

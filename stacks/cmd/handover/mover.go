@@ -64,7 +64,10 @@ func begin(ctx context.Context, o options, out io.Writer) (*mover, error) {
 	if m.cluster, err = connect(file); err != nil {
 		return nil, err
 	}
-	m.stack, err = openStack(ctx, o)
+	if m.stack, err = openStack(ctx, o); err == nil && o.destroy {
+		// Fields that somebody else has changed are taken, to be deleted.
+		m.stack.stack.Workspace().SetEnvVar("PULUMI_K8S_ENABLE_PATCH_FORCE", "true")
+	}
 	return m, err
 }
 
@@ -169,7 +172,7 @@ func (m *mover) record(file []byte, config *platform.Config) error {
 	if m.what.Shared, err = recordKeepers(config, m.transit()); err != nil {
 		return err
 	}
-	m.what.Settled, err = recordKeepers(settled, platform.Transit{})
+	m.what.Settled, err = recordKeepers(settled, m.settled())
 	return err
 }
 
@@ -181,7 +184,12 @@ func (m *mover) folders(config *platform.Config) []string {
 	return folders
 }
 
-func (m *mover) transit() platform.Transit { return platform.Transit{Units: m.units, Shared: true} }
+func (m *mover) transit() platform.Transit {
+	return platform.Transit{Units: m.units, Shared: true, Destroy: m.options.destroy}
+}
+
+// settled is the phase of an ordinary update.
+func (m *mover) settled() platform.Transit { return platform.Transit{Destroy: m.options.destroy} }
 
 func deploy(config *platform.Config, transit platform.Transit) pulumi.RunFunc {
 	return func(ctx *pulumi.Context) error { return platform.DeployInTransit(ctx, config, transit) }
@@ -307,8 +315,12 @@ func (m *mover) say(format string, args ...any) {
 	fmt.Fprintf(m.out, format+"\n", args...)
 }
 
-// finish proves that an ordinary update would change nothing.
+// finish proves that an ordinary update would change nothing; or it destroys, and then it does not matter.
 func (m *mover) finish(ctx context.Context) error {
+	if m.options.destroy {
+		m.say("destroy: deletes the stack's objects, custom resources first")
+		return m.stack.destroy(ctx)
+	}
 	rest, err := m.remaining(ctx)
 	if err != nil {
 		return err
@@ -326,10 +338,6 @@ func (m *mover) finish(ctx context.Context) error {
 		return fmt.Errorf("pulumi preview would still %s %s", rest[0].Kind, rest[0].URN)
 	}
 	m.say("done: %s is the owner of %d objects; pulumi preview shows no changes", m.options.to, len(m.manifests))
-	if m.options.destroy {
-		m.say("destroy: deletes the stack's objects, custom resources first")
-		return m.stack.destroy(ctx)
-	}
 	return nil
 }
 

@@ -177,6 +177,10 @@ func (m *mover) compare(ctx context.Context, config *platform.Config) error {
 	if err != nil {
 		return err
 	}
+	if len(differences) > 0 && m.options.destroy {
+		m.say("  %d objects differ from what is rendered, which does not matter: they are destroyed", len(differences))
+		return nil
+	}
 	if len(differences) > 0 {
 		lines := make([]string, 0, len(differences))
 		for _, difference := range differences {
@@ -309,7 +313,7 @@ func (m *mover) settle(ctx context.Context, config *platform.Config) error {
 		}
 		defer m.letGo(ctx)()
 	}
-	return m.update(ctx, handover.StepSettle, config, platform.Transit{})
+	return m.update(ctx, handover.StepSettle, config, m.settled())
 }
 
 func (m *mover) release(ctx context.Context, config *platform.Config) error {
