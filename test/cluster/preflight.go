@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -81,6 +82,30 @@ func loadModules() {
 	for _, module := range []string{"overlay", "br_netfilter"} {
 		_ = exec.Command("modprobe", "--quiet", module).Run()
 	}
+}
+
+// inotifyInstances is how many inotify instances root may have at least. The kernel's default of 128 is for the whole host, and
+// the kubelet, containerd and kube-proxy of three or four nodes use them up.
+const inotifyInstances = 1024
+
+// raiseInotify raises the limit in the file, unless it is high enough. No network namespace has one of its own, so it is the
+// host's, and it stays: other programs may rely on it by the time the cluster goes.
+func raiseInotify(file string) error {
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return fmt.Errorf("limit of inotify instances: %w", err)
+	}
+	limit, err := strconv.Atoi(strings.TrimSpace(string(text)))
+	if err != nil {
+		return fmt.Errorf("limit of inotify instances in %s: %w", file, err)
+	}
+	if limit >= inotifyInstances {
+		return nil
+	}
+	if err := os.WriteFile(file, []byte(strconv.Itoa(inotifyInstances)), 0); err != nil {
+		return fmt.Errorf("raise the limit of inotify instances from %d to %d: %w", limit, inotifyInstances, err)
+	}
+	return nil
 }
 
 // findProgram looks a program up where the machines will, or returns "".

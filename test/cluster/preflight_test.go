@@ -28,3 +28,15 @@ func TestFailedUpLeavesNoFolder(t *testing.T) {
 	_, err = Up(t.Context(), Options{StateDir: dir, Name: "dev", BinDir: dir, Nodes: MaxNodes + 1})
 	require.ErrorContains(t, err, "nodes 17: want 1 to 16")
 }
+
+func TestInotifyLimitIsRaisedButNeverLowered(t *testing.T) {
+	for limit, want := range map[string]string{"128\n": "1024", "1024\n": "1024\n", "8192\n": "8192\n"} {
+		file := filepath.Join(t.TempDir(), "max_user_instances")
+		require.NoError(t, os.WriteFile(file, []byte(limit), 0o644))
+		require.NoError(t, raiseInotify(file))
+		got, err := os.ReadFile(file)
+		require.NoError(t, err)
+		assert.Equal(t, want, string(got))
+	}
+	assert.ErrorContains(t, raiseInotify(filepath.Join(t.TempDir(), "none")), "limit of inotify instances")
+}

@@ -159,6 +159,9 @@ func (u *starter) up(ctx context.Context) error {
 // prepare makes everything that lies in files, and the networks.
 func (u *starter) prepare(ctx context.Context) error {
 	loadModules()
+	if err := raiseInotify("/proc/sys/fs/inotify/max_user_instances"); err != nil {
+		u.say("%v; clusters beside one another may run out of them", err) // a host that may not is enough for one
+	}
 	if err := ensurePKI(u.layout.pki(), u.state.Nodes, time.Now()); err != nil {
 		return err
 	}
