@@ -38,7 +38,8 @@ type applicationSyncPolicy struct {
 }
 
 type applicationAutomated struct {
-	Prune    bool `json:"prune"`
+	// Argo CD leaves false out when it writes an Application, and a field that is gone would be a difference for Pulumi.
+	Prune    bool `json:"prune,omitempty"`
 	SelfHeal bool `json:"selfHeal"`
 }
 

@@ -59,7 +59,7 @@ func TestHandoverToArgoCD(t *testing.T) {
 		require.Contains(t, policy["syncOptions"], "ServerSideApply=true", name)
 		require.EqualValues(t, 10, policy["retry"].(map[string]any)["limit"], name)
 	}
-	require.Equal(t, false, at(definitions, "spec", "syncPolicy", "automated", "prune"), "CRDs are never pruned")
+	require.Equal(t, map[string]any{"selfHeal": true}, at(definitions, "spec", "syncPolicy", "automated"), "CRDs are never pruned")
 	require.Equal(t, []any{
 		map[string]any{"path": "stacks/gitops/prod/payments"}, map[string]any{"path": "stacks/gitops/prod/search"},
 	}, at(tenants, "spec", "generators", 0, "git", "directories"))
