@@ -226,11 +226,19 @@ func (l *leaseLoad) work(ctx context.Context, session *lease.Session, worker int
 // begin starts a measurement: nothing has gone wrong so far.
 func (l *leaseLoad) begin(t *testing.T) {
 	t.Helper()
-	l.end(t)
+	l.take(t)
 }
 
-// end returns how long the acquires since the last call took, sorted, and sees that nothing was lost.
+// end returns how long the acquires since begin took, sorted, and sees that nothing was lost.
 func (l *leaseLoad) end(t *testing.T) []time.Duration {
+	t.Helper()
+	waits := l.take(t)
+	require.NotEmpty(t, waits)
+	slices.Sort(waits)
+	return waits
+}
+
+func (l *leaseLoad) take(t *testing.T) []time.Duration {
 	t.Helper()
 	l.mu.Lock()
 	waits, errs := l.waits, l.errs
@@ -240,8 +248,6 @@ func (l *leaseLoad) end(t *testing.T) []time.Duration {
 	for _, held := range l.kept {
 		require.NoError(t, held.Err(), "%s was lost", held.Name())
 	}
-	require.NotEmpty(t, waits)
-	slices.Sort(waits)
 	return waits
 }
 
