@@ -15,8 +15,9 @@ import (
 	"github.com/holdfast-io/holdfast/test/robustness/history"
 )
 
-// probeTimeout bounds how long a name may stay held after its clients are gone: its last TTL, and another one from a new owner.
-const probeTimeout = 5 * TTL
+// probeTimeout bounds how long a name may stay held after its clients are gone: its last TTL, and another one from a new owner. Most of it is for
+// machines that do much else.
+const probeTimeout = 15 * TTL
 
 // Probe acquires and releases every name once the clients are gone: whatever they left behind must end by itself.
 func (l *Load) Probe(ctx context.Context) error {
