@@ -5,9 +5,9 @@ import "time"
 const (
 	// gatherLeast is how many callers a batch must have had for gathering to be worth while.
 	gatherLeast = 4
-	// gatherPart and gatherMost bound how long is waited after a batch: a part of the time that it took.
-	gatherPart = 2
-	gatherMost = 2 * time.Millisecond
+	// gatherMost bounds how long is waited after a batch, which is as long as that took: as long as waiting for everybody takes less than a
+	// batch does, one batch of all is faster than two of one half each in turns.
+	gatherMost = 4 * time.Millisecond
 	// gatherWorth is which share of a batch's callers must have been back in time, on an average, for the next to be waited for. Every
 	// gatherProbe-th batch it is tried all the same.
 	gatherWorth = 0.25
@@ -28,7 +28,7 @@ type gatherer struct {
 
 // committed takes note of a batch, with how many of its ops somebody waited for.
 func (g *gatherer) committed(size, queued int, began, ended time.Time) {
-	g.size, g.before, g.until = size, queued, ended.Add(min(ended.Sub(began)/gatherPart, gatherMost))
+	g.size, g.before, g.until = size, queued, ended.Add(min(ended.Sub(began), gatherMost))
 	g.batches++
 }
 

@@ -23,10 +23,14 @@ func TestGatherer(t *testing.T) {
 	}
 	enough, wait := wants(&g, 20)
 	assert.Equal(t, 52, enough, "now and then it is tried")
-	assert.Equal(t, 2*time.Millisecond, wait)
+	assert.Equal(t, 4*time.Millisecond, wait, "as long as the batch took")
 	g.gathered(52)
 	enough, _ = wants(&g, 20)
 	assert.Equal(t, 20, enough, "once a batch")
+	slow := g
+	slow.committed(32, 20, now, now.Add(time.Second))
+	_, wait = slow.plan(20, now.Add(time.Second))
+	assert.Equal(t, gatherMost, wait, "a slow store is not waited for as long again")
 
 	g.committed(32, 20, now, ended)
 	enough, _ = wants(&g, 20)
