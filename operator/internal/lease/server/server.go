@@ -34,7 +34,7 @@ import (
 const healthEvery = 100 * time.Millisecond
 
 // streamWorkers is how many goroutines serve one call after another. A goroutine made for a call begins with a small stack, and copies it
-// three times until it is large enough, which takes a third of the processor time of the call. Sessions and watches keep
+// until it is large enough, which takes a third of the processor time of the call. Sessions and watches keep
 // theirs; what finds none free gets one made.
 const streamWorkers = 256
 
