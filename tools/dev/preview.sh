@@ -4,8 +4,20 @@
 # this script where the difference matters.)
 set -euo pipefail
 cd "$(dirname "$0")/../.."
-arguments=(-stack "${ENV:-dev}" -base "${BASE:-HEAD}")
-[[ -z ${LIVE:-} ]] || arguments+=(-live)
+environment=${ENV:-dev}
+arguments=(-stack "$environment" -base "${BASE:-HEAD}")
+if [[ -n ${LIVE:-} ]]; then
+  # shellcheck source=lib.sh
+  . tools/dev/lib.sh
+  if asked LIVE; then arguments+=(-live); fi
+  # The stack dev of make up has its file beside its state, with the images that were built.
+  if [[ $environment == dev && -z ${PULUMI_BACKEND_URL:-} && -d $state ]]; then
+    build_tools
+    external_cluster || export KUBECONFIG=$local_kubeconfig
+    pulumi_env
+    [[ ! -f $stack_config ]] || arguments+=(-config "$stack_config")
+  fi
+fi
 mkdir -p bin
 go build -o bin/preview ./stacks/cmd/preview
 exec bin/preview "${arguments[@]}"
