@@ -46,6 +46,24 @@ func (s *selfService) runGo(t *testing.T) {
 	s.runConsumer(t, program, "from-go")
 }
 
+// runTypeScript compiles the generated SDK and the program against it, and runs the program by the SDK's own runner.
+func (s *selfService) runTypeScript(t *testing.T) {
+	dir, hosts := t.TempDir(), t.TempDir()
+	checkTypeScript(t, s.env, dir)
+	command{
+		path: "go", args: []string{"build", "-o", filepath.Join(hosts, "pulumi-language-nodejs"), "./test/nodehost"},
+		dir: s.env.repository, timeout: 3 * time.Minute,
+	}.must(t)
+	program := s.platform.beside(t, "consumer-typescript", dir, s.cluster.Kubeconfig(), map[string]any{
+		"consumer-typescript:namespace": consumerSpace,
+		"consumer-typescript:etcdImage": s.env.etcdImage,
+	})
+	program.env = append(program.env, "PATH="+strings.Join([]string{hosts, s.env.pulumiBin, os.Getenv("PATH")}, ":"))
+	plugin := filepath.Join(s.env.ownBin, "pulumi-resource-holdfast")
+	program.pulumi("plugin", "install", "resource", "holdfast", "0.1.0", "--file", plugin).must(t)
+	s.runConsumer(t, program, "from-typescript")
+}
+
 // runConsumer brings a program's tenant up, uses it, and takes it down, before what it needs.
 func (s *selfService) runConsumer(t *testing.T, program *stack, tenant string) {
 	t.Helper()
@@ -77,22 +95,29 @@ func TestE2EPackageSchema(t *testing.T) {
 	}
 }
 
-// TestE2EGeneratedSDKs generates the SDKs of other languages from the schema, and has their compilers check them and the
-// programs in test/consumers that use them.
-func TestE2EGeneratedSDKs(t *testing.T) {
+// TestE2EPythonSDK generates the SDK of Python, and has a type checker look at it and at the program in test/consumers that uses
+// it.
+func TestE2EPythonSDK(t *testing.T) {
 	env := loadEnvironment(t)
 	work := t.TempDir()
+	generateSDKs(t, env, work)
+	checkPython(t, env, work)
+}
+
+// generateSDKs writes the SDKs of other languages, from the schema.
+func generateSDKs(t *testing.T, env environment, work string) {
+	t.Helper()
 	command{
 		path:    filepath.Join(env.languagesBin, "sdkgen"),
 		args:    []string{"-schema", filepath.Join(env.repository, "components", "provider", "schema.json"), "-out", filepath.Join(work, "sdk")},
 		timeout: 3 * time.Minute,
 	}.must(t)
-	t.Run("TypeScript", func(t *testing.T) { checkTypeScript(t, env, work) })
-	t.Run("Python", func(t *testing.T) { checkPython(t, env, work) })
 }
 
-// checkTypeScript compiles the SDK, and the program against what came out.
+// checkTypeScript makes a folder of the program, with the SDK that is generated and compiled; and the program is checked against it.
 func checkTypeScript(t *testing.T, env environment, work string) {
+	t.Helper()
+	generateSDKs(t, env, work)
 	run := func(path string, args ...string) {
 		command{path: path, args: args, dir: work, timeout: 5 * time.Minute}.must(t)
 	}
@@ -101,10 +126,12 @@ func checkTypeScript(t *testing.T, env environment, work string) {
 	run("npm", "install", "--no-package-lock", "--ignore-scripts", "--no-audit", "--no-fund", "--loglevel=error")
 	compiler := filepath.Join(work, "node_modules", ".bin", "tsc")
 	run(compiler, "-p", filepath.Join(work, "sdk", "nodejs"))
-	// As npm would install it.
+	// As it is published: the compiled files, and beside them the file from which they take the package's version.
+	compiled := filepath.Join(work, "sdk", "nodejs", "bin")
+	require.NoError(t, os.Rename(filepath.Join(work, "sdk", "nodejs", "package.json"), filepath.Join(compiled, "package.json")))
 	installed := filepath.Join(work, "node_modules", "@holdfast-io", "holdfast")
 	require.NoError(t, os.MkdirAll(filepath.Dir(installed), 0o755))
-	require.NoError(t, os.Rename(filepath.Join(work, "sdk", "nodejs", "bin"), installed))
+	require.NoError(t, os.Rename(compiled, installed))
 	run(compiler, "-p", work)
 }
 

@@ -31,13 +31,21 @@ type tenant map[string]any
 // newStack makes a stack in a temporary folder, from the committed Pulumi.dev.yaml with the built images in it.
 func newStack(t *testing.T, env environment, kubeconfig string) *stack {
 	t.Helper()
-	home := t.TempDir()
+	return newStackIn(t, env, kubeconfig, t.TempDir())
+}
+
+// passphrase of the stacks of tests.
+const passphrase = "of-a-test"
+
+// newStackIn does what newStack does, in a folder of the caller's.
+func newStackIn(t *testing.T, env environment, kubeconfig, home string) *stack {
+	t.Helper()
 	s := &stack{cli: "pulumi", dir: env.repository, file: filepath.Join(home, "Pulumi.dev.yaml")}
 	require.NoError(t, os.MkdirAll(filepath.Join(home, "state"), 0o700))
 	s.env = []string{
 		"KUBECONFIG=" + kubeconfig,
 		"PULUMI_BACKEND_URL=file://" + filepath.Join(home, "state") + "?metadata=skip",
-		"PULUMI_CONFIG_PASSPHRASE=of-a-test",
+		"PULUMI_CONFIG_PASSPHRASE=" + passphrase,
 		"PULUMI_SKIP_UPDATE_CHECK=true",
 		"NO_COLOR=1",
 	}

@@ -62,6 +62,7 @@ func TestE2ETenantsByThemselves(t *testing.T) {
 		{"another team's namespace is closed", (*selfService).stayOut},
 		{"a YAML program creates a tenant", (*selfService).runYAML},
 		{"a Go program in another module creates a tenant", (*selfService).runGo},
+		{"a TypeScript program creates a tenant", (*selfService).runTypeScript},
 		{"a team takes its tenant down", (*selfService).takeDown},
 		{"destroy leaves an empty cluster", (*selfService).destroy},
 	} {
