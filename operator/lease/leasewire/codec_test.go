@@ -22,7 +22,9 @@ func samples() []*leasev1.SessionRequest {
 		Metadata: map[string]string{"k": "v", "": ""}, Value: []byte{0, 255}, RequestId: "id", Wait: &leasev1.Wait{},
 	}}}
 	return []*leasev1.SessionRequest{
-		{}, acquire, {Id: 1 << 63, Message: &leasev1.SessionRequest_Heartbeat{Heartbeat: &leasev1.SessionHeartbeat{}}},
+		{},
+		acquire,
+		{Id: 1 << 63, Message: &leasev1.SessionRequest_Heartbeat{Heartbeat: &leasev1.SessionHeartbeat{}}},
 		{Message: &leasev1.SessionRequest_Release{Release: &leasev1.ReleaseRequest{Name: "a", Token: -1}}},
 		{Message: &leasev1.SessionRequest_GetMany{GetMany: &leasev1.SessionGetMany{Names: []string{"a", "", "b"}}}},
 		{Message: &leasev1.SessionRequest_Batch{Batch: &leasev1.SessionRequestBatch{Requests: []*leasev1.SessionRequest{acquire, {}, acquire}}}},

@@ -112,8 +112,11 @@ func TestTextIsUTF8(t *testing.T) {
 	client := leasev1.NewLeaseServiceClient(conn)
 	const bad = "\xff"
 	for _, req := range []*leasev1.AcquireRequest{
-		{Name: "a", Holder: bad}, {Name: "a", RequestId: bad}, {Name: bad},
-		{Name: "a", Metadata: map[string]string{bad: "v"}}, {Name: "a", Metadata: map[string]string{"k": bad}},
+		{Name: "a", Holder: bad},
+		{Name: "a", RequestId: bad},
+		{Name: bad},
+		{Name: "a", Metadata: map[string]string{bad: "v"}},
+		{Name: "a", Metadata: map[string]string{"k": bad}},
 	} {
 		_, err := client.Acquire(within(t, 10*time.Second), req)
 		require.Equal(t, codes.InvalidArgument, status.Code(err), "%v: %v", req, err)
