@@ -105,10 +105,17 @@ func TestTheAnswerToTheConnectRequestIsNotAwaitedForLong(t *testing.T) {
 	_, err = io.ReadFull(w, make([]byte, connectResponse))
 	require.NoError(t, err)
 	require.NoError(t, w.SetReadDeadline(time.Time{}))
+	read := make(chan error, 1)
 	go func() {
-		time.Sleep(200 * time.Millisecond)
-		_, _ = far.Write([]byte("x"))
+		_, err := io.ReadFull(w, make([]byte, 1))
+		read <- err
 	}()
-	_, err = io.ReadFull(w, make([]byte, 1))
-	require.NoError(t, err, "there is no deadline any more")
+	select {
+	case err := <-read:
+		t.Fatalf("there is a deadline still: %v", err)
+	case <-time.After(4 * w.limit):
+	}
+	_, err = far.Write([]byte("x"))
+	require.NoError(t, err)
+	require.NoError(t, <-read)
 }

@@ -10,6 +10,28 @@ import (
 // soon is how long a certificate is valid that is to expire: the least there is, since certificates know no parts of a second.
 const soon = time.Second
 
+func certificateFaults() []Fault {
+	return []Fault{
+		{"replica-certificate-expired", func(ctx context.Context, c *Cluster, rng *rand.Rand, lasts time.Duration) error {
+			// It shows the certificate to clients and replicas that call it, and to replicas that it calls.
+			r := c.anyReplica(rng)
+			return expired(ctx, lasts, r.server, append(c.linksOf(func(r *Replica) []*Link { return []*Link{r.Peers} }), r.Clients))
+		}},
+		{"clients-certificate-expired", func(ctx context.Context, c *Cluster, _ *rand.Rand, lasts time.Duration) error {
+			return expired(ctx, lasts, c.clients, c.linksOf(func(r *Replica) []*Link { return []*Link{r.Clients} }))
+		}},
+		{"etcd-client-certificate-expired", func(ctx context.Context, c *Cluster, rng *rand.Rand, lasts time.Duration) error {
+			r := c.anyReplica(rng)
+			return expired(ctx, lasts, r.client, r.Etcd)
+		}},
+		{"etcd-certificate-expired", func(ctx context.Context, c *Cluster, rng *rand.Rand, lasts time.Duration) error {
+			i := rng.IntN(len(c.Members))
+			return expired(ctx, lasts, c.Members[i].party, c.linksOf(func(r *Replica) []*Link { return r.Etcd[i : i+1] }))
+		}},
+		{"certificates-rotated", rotated},
+	}
+}
+
 // parties are all whose certificates expire and rotate.
 func (c *Cluster) parties() []*party {
 	all := []*party{c.clients}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"syscall"
 	"time"
 
@@ -34,6 +35,11 @@ func (c *Cluster) leader(ctx context.Context, rng *rand.Rand) *Member {
 
 // Faults are all faults that a random schedule draws from.
 func Faults() []Fault {
+	return slices.Concat(ownerFaults(), etcdFaults(), trafficFaults(), certificateFaults())
+}
+
+// ownerFaults are those of a replica, and of its own way to etcd.
+func ownerFaults() []Fault {
 	return []Fault{
 		{"none", func(ctx context.Context, _ *Cluster, _ *rand.Rand, lasts time.Duration) error {
 			Sleep(ctx, lasts)
@@ -70,6 +76,11 @@ func Faults() []Fault {
 		{"owner-answers-of-etcd-lost", func(ctx context.Context, c *Cluster, rng *rand.Rand, lasts time.Duration) error {
 			return onLinks(ctx, lasts, c.anyReplica(rng).Etcd, func(l *Link) error { return l.Cut(Downstream, 0) })
 		}},
+	}
+}
+
+func etcdFaults() []Fault {
+	return []Fault{
 		{"etcd-leader-killed", func(ctx context.Context, c *Cluster, rng *rand.Rand, lasts time.Duration) error {
 			return killed(ctx, lasts, c.leader(ctx, rng).Process)
 		}},
@@ -87,6 +98,12 @@ func Faults() []Fault {
 		}},
 		{"etcd-compacted", compacted},
 		{"etcd-out-of-space", outOfSpace},
+	}
+}
+
+// trafficFaults are those of what clients and replicas send one another.
+func trafficFaults() []Fault {
+	return []Fault{
 		{"answers-lost", func(ctx context.Context, c *Cluster, rng *rand.Rand, lasts time.Duration) error {
 			return repeatedly(ctx, lasts, []*Link{c.anyReplica(rng).Clients}, func(l *Link) error { return l.Cut(Downstream, 1+rng.Int64N(50)) })
 		}},
@@ -101,23 +118,6 @@ func Faults() []Fault {
 			// Twice the TTL of the leases in a run.
 			return onLinks(ctx, lasts, []*Link{c.anyReplica(rng).Clients}, func(l *Link) error { return l.Delay(Upstream, 2000, 200) })
 		}},
-		{"replica-certificate-expired", func(ctx context.Context, c *Cluster, rng *rand.Rand, lasts time.Duration) error {
-			// It shows the certificate to clients and replicas that call it, and to replicas that it calls.
-			r := c.anyReplica(rng)
-			return expired(ctx, lasts, r.server, append(c.linksOf(func(r *Replica) []*Link { return []*Link{r.Peers} }), r.Clients))
-		}},
-		{"clients-certificate-expired", func(ctx context.Context, c *Cluster, _ *rand.Rand, lasts time.Duration) error {
-			return expired(ctx, lasts, c.clients, c.linksOf(func(r *Replica) []*Link { return []*Link{r.Clients} }))
-		}},
-		{"etcd-client-certificate-expired", func(ctx context.Context, c *Cluster, rng *rand.Rand, lasts time.Duration) error {
-			r := c.anyReplica(rng)
-			return expired(ctx, lasts, r.client, r.Etcd)
-		}},
-		{"etcd-certificate-expired", func(ctx context.Context, c *Cluster, rng *rand.Rand, lasts time.Duration) error {
-			i := rng.IntN(len(c.Members))
-			return expired(ctx, lasts, c.Members[i].party, c.linksOf(func(r *Replica) []*Link { return r.Etcd[i : i+1] }))
-		}},
-		{"certificates-rotated", rotated},
 	}
 }
 

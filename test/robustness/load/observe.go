@@ -132,17 +132,7 @@ func (o *Observer) see(resp *leasev1.ObserveResponse) {
 
 // Await waits until the observer has seen all that was acknowledged in a history whose holds are all over, and returns what it missed.
 func (o *Observer) Await(ctx context.Context, h *history.History) error {
-	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
-	defer cancel()
-	for {
-		missing := o.missing(h)
-		if err := o.problem(); err != nil || missing == nil {
-			return err
-		}
-		if !lab.Sleep(ctx, 20*time.Millisecond) {
-			return missing
-		}
-	}
+	return awaitNothingMissing(ctx, func() error { return o.missing(h) }, o.problem)
 }
 
 func (o *Observer) missing(h *history.History) error {

@@ -154,15 +154,20 @@ func (w *Watcher) change(resp *leasev1.WatchResponse) {
 
 // Await waits until the watcher has seen everything in a history, whose holds are all over, and returns what it missed.
 func (w *Watcher) Await(ctx context.Context, h *history.History) error {
+	return awaitNothingMissing(ctx, func() error { return w.missing(h) }, w.problem)
+}
+
+// awaitNothingMissing waits for 10 seconds at most until nothing is missing, and returns what is then, or a problem as soon as there is one.
+func awaitNothingMissing(ctx context.Context, missing, problem func() error) error {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
 	for {
-		missing := w.missing(h)
-		if err := w.problem(); err != nil || missing == nil {
+		lacks := missing()
+		if err := problem(); err != nil || lacks == nil {
 			return err
 		}
 		if !lab.Sleep(ctx, 20*time.Millisecond) {
-			return missing
+			return lacks
 		}
 	}
 }
