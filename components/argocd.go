@@ -146,10 +146,13 @@ func argoTenants(args *GitOpsHandoverArgs) *applicationSet {
 		spec.IgnoreApplicationDifferences = []applicationSetIgnore{{JSONPointers: []string{targetRevisionPointer}}}
 	}
 	meta := objectMeta(args.Namespace, kube.Name(kube.MaxNameLength, args.Name, stageTenants), args.labels(stageTenants, ""))
+	// Its controller writes the whole object when it takes off the mark that asks for a refresh, with fields of its own in each generator, and so
+	// becomes an owner of spec.generators. Without force a tenant could not be added or removed any more.
+	meta.Annotations = map[string]string{annotationPatchForce: "true"}
 	if args.Await {
-		meta.Annotations = map[string]string{annotationWaitFor: "condition=ResourcesUpToDate"}
+		meta.Annotations[annotationWaitFor] = "condition=ResourcesUpToDate"
 	} else {
-		meta.Annotations = map[string]string{annotationSkipAwait: "true"}
+		meta.Annotations[annotationSkipAwait] = "true"
 	}
 	return &applicationSet{TypeMeta: kube.Type(argoVersion, "ApplicationSet"), ObjectMeta: meta, Spec: spec}
 }

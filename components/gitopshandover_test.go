@@ -64,6 +64,8 @@ func TestHandoverToArgoCD(t *testing.T) {
 		map[string]any{"path": "stacks/gitops/prod/payments"}, map[string]any{"path": "stacks/gitops/prod/search"},
 	}, at(tenants, "spec", "generators", 0, "git", "directories"))
 	require.Equal(t, "ServerSideDiff=true", at(tenants, "spec", "template", "metadata", "annotations", "argocd.argoproj.io/compare-options"))
+	require.Equal(t, "true", at(tenants, "metadata", "annotations", "pulumi.com/patchForce"), "its controller owns the generators as well")
+	require.Nil(t, at(platform, "metadata", "annotations", "pulumi.com/patchForce"), "the revision may be a guard's")
 }
 
 func TestHandoverToFlux(t *testing.T) {
