@@ -60,6 +60,9 @@ func Up(ctx context.Context, o Options) (*Cluster, error) {
 		u.progress = io.Discard
 	}
 	if err := u.up(ctx); err != nil {
+		if ctx.Err() != nil && !errors.Is(err, ctx.Err()) { // a command that the context killed tells of the signal alone
+			err = fmt.Errorf("%w: %w", ctx.Err(), err)
+		}
 		return nil, err
 	}
 	return c, nil

@@ -138,7 +138,7 @@ func TestOneOfTwoCreatesAZnode(t *testing.T) {
 	answers := createAll(ctx, s, all)
 	for i := 0; i < len(all); i += 2 {
 		first, second := answers[i], answers[i+1]
-		require.True(t, (first == nil) != (second == nil), "%v, %v", first, second)
+		require.NotEqual(t, first == nil, second == nil, "%v, %v", first, second)
 		for _, err := range []error{first, second} {
 			if err != nil {
 				require.ErrorIs(t, err, zookeeper.ErrNodeExists)

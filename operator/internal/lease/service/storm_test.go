@@ -67,7 +67,7 @@ func callers(t *testing.T, call func(ctx context.Context, i int)) {
 func stormByClient(t *testing.T, away *leasetest.Away) {
 	client, err := lease.Dial(away.Address, grpc.WithTransportCredentials(insecure.NewCredentials()))
 	require.NoError(t, err)
-	defer client.Close()
+	defer func() { assert.NoError(t, client.Close()) }()
 	callers(t, func(ctx context.Context, i int) {
 		if i%5 == 0 {
 			_, err := client.NewSession(ctx)
