@@ -37,11 +37,18 @@ type keeper interface {
 	unsettled(ctx context.Context, commit string) string
 	// cascades says what would take objects of the cluster with it if it were deleted; "" when nothing would.
 	cascades(ctx context.Context) string
+	// kinds are those of the objects that make it keep others.
+	kinds() []schema.GroupVersionKind
+	// flap says in what an object of these kinds is not as it should be while nothing changes from the commit; "" when all is.
+	flap(object *unstructured.Unstructured, commit string) string
+	// stop ends the controllers, as if they crashed.
+	stop()
 }
 
 var (
 	applications   = schema.GroupVersionKind{Group: "argoproj.io", Version: "v1alpha1", Kind: "Application"}
 	kustomizations = schema.GroupVersionKind{Group: "kustomize.toolkit.fluxcd.io", Version: "v1", Kind: "Kustomization"}
+	repositories   = schema.GroupVersionKind{Group: "source.toolkit.fluxcd.io", Version: "v1", Kind: "GitRepository"}
 )
 
 // argoKeeper is Argo CD.
@@ -88,20 +95,38 @@ func (k *argoKeeper) unsettled(ctx context.Context, commit string) string {
 		return fmt.Sprintf("%d Applications, %v", len(list), err)
 	}
 	for i := range list {
-		get := func(path ...string) string {
-			value, _, _ := unstructured.NestedString(list[i].Object, path...)
-			return value
-		}
-		state := get("status", "sync", "status") + " " + get("status", "health", "status")
-		phase := get("status", "operationState", "phase") // empty when there was nothing to do since the Application was made
-		if state != "Synced Healthy" || phase != "" && phase != "Succeeded" || get("status", "sync", "revision") != commit {
-			conditions, _, _ := unstructured.NestedSlice(list[i].Object, "status", "conditions")
-			return fmt.Sprintf("%s is %q %s at %s: %s %v", list[i].GetName(), state, phase, get("status", "sync", "revision"),
-				get("status", "operationState", "message"), conditions)
+		if flap := k.flap(&list[i], commit); flap != "" {
+			return flap
 		}
 	}
 	return ""
 }
+
+func (k *argoKeeper) kinds() []schema.GroupVersionKind {
+	return []schema.GroupVersionKind{
+		applications, applications.GroupVersion().WithKind("ApplicationSet"), applications.GroupVersion().WithKind("AppProject"),
+	}
+}
+
+func (k *argoKeeper) flap(object *unstructured.Unstructured, commit string) string {
+	if object.GetKind() != applications.Kind {
+		return ""
+	}
+	get := func(path ...string) string {
+		value, _, _ := unstructured.NestedString(object.Object, path...)
+		return value
+	}
+	state := get("status", "sync", "status") + " " + get("status", "health", "status")
+	phase := get("status", "operationState", "phase") // empty when there was nothing to do since the Application was made
+	if state == "Synced Healthy" && (phase == "" || phase == "Succeeded") && get("status", "sync", "revision") == commit {
+		return ""
+	}
+	conditions, _, _ := unstructured.NestedSlice(object.Object, "status", "conditions")
+	return fmt.Sprintf("%s is %q %s at %s: %s %v", object.GetName(), state, phase, get("status", "sync", "revision"),
+		get("status", "operationState", "message"), conditions)
+}
+
+func (k *argoKeeper) stop() { k.argo.Stop() }
 
 func (k *argoKeeper) cascades(ctx context.Context) string {
 	list, err := k.cluster.list(ctx, applications, gitops.ArgoCDNamespace)
@@ -159,6 +184,29 @@ func (k *fluxKeeper) unsettled(ctx context.Context, commit string) string {
 	}
 	return ""
 }
+
+func (k *fluxKeeper) kinds() []schema.GroupVersionKind {
+	return []schema.GroupVersionKind{kustomizations, repositories}
+}
+
+// flap takes a Kustomization that Flux looks at, as it does at each interval, for what it was before and is after that: its
+// Ready is Unknown in between.
+func (k *fluxKeeper) flap(object *unstructured.Unstructured, commit string) string {
+	ready := conditionOf(object, "Ready")
+	looking := ready != nil && object.GetKind() == kustomizations.Kind && ready.Status == metav1.ConditionUnknown && ready.Reason == "Progressing"
+	if ready == nil || ready.Status != metav1.ConditionTrue && !looking || ready.ObservedGeneration != object.GetGeneration() {
+		return fmt.Sprintf("%s %s: %+v", object.GetKind(), object.GetName(), ready)
+	}
+	for _, path := range [][]string{{"lastAppliedRevision"}, {"lastAttemptedRevision"}, {"artifact", "revision"}} {
+		revision, found, _ := unstructured.NestedString(object.Object, append([]string{"status"}, path...)...)
+		if found && !strings.HasSuffix(revision, commit) {
+			return fmt.Sprintf("%s %s: %v is %s", object.GetKind(), object.GetName(), path, revision)
+		}
+	}
+	return ""
+}
+
+func (k *fluxKeeper) stop() { k.flux.Stop() }
 
 func (k *fluxKeeper) cascades(ctx context.Context) string {
 	list, err := k.cluster.list(ctx, kustomizations, gitops.FluxNamespace)

@@ -18,7 +18,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
-	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
@@ -103,28 +102,6 @@ func (j *handoverJob) requireOwner(t *testing.T, owner string) {
 			for key := range object.GetLabels() {
 				require.False(t, strings.HasPrefix(key, prefix), "%s has the label %s", name, key)
 			}
-		}
-	}
-}
-
-// requireSteady samples for a while that everything is in effect and healthy, in every sample.
-func (j *handoverJob) requireSteady(t *testing.T, commit string) {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), steadyKept)
-	defer cancel()
-	tick := time.NewTicker(500 * time.Millisecond)
-	defer tick.Stop()
-	samples := 0
-	for {
-		select {
-		case <-ctx.Done():
-			require.Greater(t, samples, 30)
-			t.Logf("%d samples", samples)
-			return
-		case <-tick.C:
-			unsettled := j.keeper.unsettled(t.Context(), commit)
-			require.Empty(t, unsettled, "sample %d", samples)
-			samples++
 		}
 	}
 }
@@ -223,22 +200,4 @@ func (j *handoverJob) patchQuota(t *testing.T, patch string) {
 	t.Helper()
 	quota := &corev1.ResourceQuota{ObjectMeta: metav1.ObjectMeta{Namespace: "team-a", Name: "tenant"}}
 	require.NoError(t, j.cluster.client.Patch(t.Context(), quota, client.RawPatch(types.MergePatchType, []byte(patch)), client.FieldOwner("by-hand")))
-}
-
-// requireEmpty sees that the cluster is as it was before the stack, but for the keepers' own namespaces and definitions.
-func (j *handoverJob) requireEmpty(t *testing.T) {
-	t.Helper()
-	var namespaces corev1.NamespaceList
-	require.NoError(t, j.cluster.client.List(t.Context(), &namespaces))
-	for _, namespace := range namespaces.Items {
-		require.Contains(t, []string{"default", "kube-system", "kube-public", "kube-node-lease", gitops.ArgoCDNamespace, gitops.FluxNamespace}, namespace.Name)
-	}
-	var definitions apiextensionsv1.CustomResourceDefinitionList
-	require.NoError(t, j.cluster.client.List(t.Context(), &definitions))
-	for _, definition := range definitions.Items {
-		require.NotEqual(t, "dist.system", definition.Spec.Group)
-	}
-	keepers, err := j.cluster.list(t.Context(), kustomizations, gitops.FluxNamespace)
-	require.NoError(t, err)
-	require.Empty(t, keepers)
 }

@@ -17,10 +17,7 @@ import (
 	"github.com/holdfast-io/holdfast/test/gitops"
 )
 
-// steadyKept is how long the handed-over stack is watched, sample by sample, for a flap.
-const steadyKept = 3 * time.Minute
-
-// handoverJob is the state that the steps of TestE2EHandover share.
+// handoverJob is the state that the steps of a handover's test share.
 type handoverJob struct {
 	test    *testing.T
 	env     environment
@@ -28,6 +25,8 @@ type handoverJob struct {
 	stack   *stack
 	git     *gitops.Git
 	bin     string // folder of the commands handover and render
+	flavour string
+	made    bool // the stack is where make up keeps it, so that make finds it
 
 	keeper keeper
 	// before is what must be the same after every handover: UIDs, and of pods the start and the restarts.
@@ -35,40 +34,66 @@ type handoverJob struct {
 	lease  *lease.Lease // of a session that lives through everything
 }
 
-// TestE2EHandover hands the dev stack from Pulumi to Argo CD and back, interrupted at each step, then to Flux, and
-// destroys it from there. Nothing is deleted or restarted on the way.
+// TestE2EHandover hands the dev stack from Pulumi to Argo CD and back, interrupted at each step, then one tenant alone, and
+// destroys it from there. Nothing is deleted or restarted on the way. The stack is where make up keeps it, and the command is
+// run by make.
 func TestE2EHandover(t *testing.T) {
+	j := newHandoverJob(t, "handover", "argocd")
+	j.stack = newStackIn(t, j.env, j.cluster.Kubeconfig(), filepath.Join(j.cluster.Folder(), "pulumi"))
+	require.NoError(t, os.WriteFile(filepath.Join(j.cluster.Folder(), "pulumi", "passphrase"), []byte(passphrase), 0o600))
+	j.made = true
+	j.steps(t, []handoverStep{
+		{"pulumi up brings up a tenant", j.bringUp},
+		{"Git without the manifests is refused", j.refuseEmptyGit},
+		{"an owner changed in the file alone is refused", j.refuseBareEdit},
+		{"a difference from what runs is refused", j.refuseDrift},
+		{"a dry run changes nothing", j.dryRun},
+		{"to Argo CD, killed at every step", func(t *testing.T) { j.handOver(t, "gitops", true) }},
+		{"the cluster is as the checkout says", j.previewLive},
+		{"pulumi destroy is refused", j.refuseDestroy},
+		{"it is steady", j.steady},
+		{"a field that leaves Git leaves the cluster", j.dropField},
+		{"back to Pulumi, killed at every step", func(t *testing.T) { j.handOver(t, "pulumi", true) }},
+		{"one tenant to Argo CD and back", j.handOverTenant},
+		{"make destroy leaves nothing of what is Pulumi's", j.destroy},
+		{"a new stack is GitOps' from the beginning", j.bringUpFromGit},
+		{"Argo CD is gone, and make destroy leaves nothing", j.destroyAlone},
+	})
+}
+
+// TestE2EHandoverFlux does the same with Flux, whose cluster is lost as well, and comes back from Git.
+func TestE2EHandoverFlux(t *testing.T) {
+	j := newHandoverJob(t, "handover-flux", "flux")
+	j.stack = newStack(t, j.env, j.cluster.Kubeconfig())
+	j.steps(t, []handoverStep{
+		{"pulumi up brings up a tenant", j.bringUp},
+		{"Git without the manifests is refused", j.refuseEmptyGit},
+		{"to Flux, killed at every step", func(t *testing.T) { j.handOver(t, "gitops", true) }},
+		{"pulumi destroy is refused", j.refuseDestroy},
+		{"it is steady", j.steady},
+		{"a field that leaves Git leaves the cluster", j.dropField},
+		{"back to Pulumi, killed at every step", func(t *testing.T) { j.handOver(t, "pulumi", true) }},
+		{"one tenant to Flux and back", j.handOverTenant},
+		{"all to Flux", func(t *testing.T) { j.handOver(t, "gitops", false) }},
+		{"the cluster is lost, and comes back from Git", j.loseCluster},
+		{"Flux is gone, and a destroy leaves nothing", j.destroyAlone},
+	})
+}
+
+func newHandoverJob(t *testing.T, name, flavour string) *handoverJob {
 	env := loadEnvironment(t)
-	j := &handoverJob{test: t, env: env, cluster: startCluster(t, env, "handover"), git: gitops.StartGit(t), bin: t.TempDir()}
-	j.stack = newStack(t, env, j.cluster.Kubeconfig())
+	j := &handoverJob{test: t, env: env, cluster: startCluster(t, env, name), git: gitops.StartGit(t), bin: t.TempDir(), flavour: flavour}
 	j.build(t)
-	t.Run("Argo CD", func(t *testing.T) {
-		j.keeper = newArgoKeeper(t, env, j.cluster)
-		j.steps(t, []handoverStep{
-			{"pulumi up brings up a tenant", j.bringUp},
-			{"Git without the manifests is refused", j.refuseEmptyGit},
-			{"an owner changed in the file alone is refused", j.refuseBareEdit},
-			{"a difference from what runs is refused", j.refuseDrift},
-			{"a dry run changes nothing", j.dryRun},
-			{"to Argo CD, killed at every step", func(t *testing.T) { j.handOver(t, "gitops", true) }},
-			{"it is steady", j.steady},
-			{"a field that leaves Git leaves the cluster", j.dropField},
-			{"back to Pulumi, killed at every step", func(t *testing.T) { j.handOver(t, "pulumi", true) }},
-		})
-	})
-	if t.Failed() {
-		return
+	j.keeper = j.newKeeper()
+	return j
+}
+
+// newKeeper starts Argo CD or Flux on the cluster that there is.
+func (j *handoverJob) newKeeper() keeper {
+	if j.flavour == "flux" {
+		return newFluxKeeper(j.test, j.env, j.cluster)
 	}
-	t.Run("Flux", func(t *testing.T) {
-		j.keeper = newFluxKeeper(t, env, j.cluster)
-		j.steps(t, []handoverStep{
-			{"one tenant to Flux", j.handOverTenant},
-			{"the rest to Flux", func(t *testing.T) { j.handOver(t, "gitops", false) }},
-			{"a field that leaves Git leaves the cluster", j.dropField},
-			{"the cluster is lost, and comes back from Git", j.loseCluster},
-			{"back to Pulumi, and destroyed", j.destroy},
-		})
-	})
+	return newArgoKeeper(j.test, j.env, j.cluster)
 }
 
 type handoverStep struct {
@@ -108,18 +133,15 @@ func (j *handoverJob) build(t *testing.T) {
 }
 
 func (j *handoverJob) bringUp(t *testing.T) {
-	j.configure(t, map[string]any{"flavour": "argocd", "installHealth": true})
+	// What keeps the objects is waited for by the step "adopt" then, and not by pulumi up.
+	config := map[string]any{"flavour": j.flavour, "repoURL": j.git.URL, "path": gitopsPath, "await": false}
+	if j.flavour == "argocd" {
+		config["installHealth"] = true
+	}
+	j.stack.config["holdfast:gitops"] = config
+	j.stack.save(t)
 	j.stack.up().must(t)
 	j.openSession(t)
-}
-
-// configure names the repository, and keeps whatever the command has written about ownership.
-func (j *handoverJob) configure(t *testing.T, flavour map[string]any) {
-	t.Helper()
-	j.reload(t)
-	flavour["repoURL"], flavour["path"] = j.git.URL, gitopsPath
-	j.stack.config["holdfast:gitops"] = flavour
-	j.stack.save(t)
 }
 
 // reload takes over what the command has written into the stack's file.
@@ -167,6 +189,18 @@ func (j *handoverJob) handover(args ...string) command {
 	return command{path: filepath.Join(j.bin, "handover"), args: args, env: j.stack.env, timeout: 6 * time.Minute}
 }
 
+// make is a target of make, on the stack where make up keeps it.
+func (j *handoverJob) make(target string, variables ...string) command {
+	state := filepath.Dir(filepath.Dir(j.cluster.Folder()))
+	return command{
+		path: "make", args: append([]string{"--no-print-directory", target}, variables...), dir: j.env.repository,
+		env: []string{
+			"HOLDFAST_STATE=" + state, "HOLDFAST_CLUSTER=" + filepath.Base(j.cluster.Folder()), "KUBECONFIG=", "PULUMI_BACKEND_URL=",
+		},
+		timeout: 8 * time.Minute,
+	}
+}
+
 func (j *handoverJob) refuseEmptyGit(t *testing.T) {
 	require.NoError(t, os.WriteFile(filepath.Join(j.git.Dir, "README.md"), []byte("nothing yet\n"), 0o600))
 	j.git.Commit("Begin")
@@ -196,13 +230,21 @@ func (j *handoverJob) refuseDrift(t *testing.T) {
 	require.Error(t, err)
 	require.Contains(t, output, `ResourceQuota team-a/tenant`)
 	require.Contains(t, output, `spec.hard.pods: "11" now, "10" then`)
+	live, err := j.make("preview", "LIVE=1").run(t.Context())
+	require.Error(t, err)
+	require.Contains(t, live, `spec.hard.pods: "11" now, "10" then`)
 	j.patchQuota(t, `{"spec":{"hard":{"pods":"10"}}}`)
+}
+
+// previewLive compares what make up deployed with the cluster.
+func (j *handoverJob) previewLive(t *testing.T) {
+	require.Regexp(t, "^0 of [0-9]+ objects would change", j.make("preview", "LIVE=1").must(t))
 }
 
 func (j *handoverJob) dryRun(t *testing.T) {
 	file, err := os.ReadFile(j.stack.file)
 	require.NoError(t, err)
-	output := j.handover("-to", "gitops", "-dry-run").must(t)
+	output := j.make("handover", "TO=gitops", "DRY_RUN=1").must(t)
 	for _, step := range []string{"1. share: ", "2. adopt: ", "3. declare: ", "4. settle: ", "5. release: "} {
 		require.Contains(t, output, step)
 	}
@@ -220,21 +262,24 @@ func (j *handoverJob) handOver(t *testing.T, to string, killed bool) {
 			// Often there is nothing to wait for in between, in the step "withdraw".
 			"pulumi": {"share", "declare", "settle", "release"},
 		}[to] {
+			if step == "share" && to == "gitops" {
+				j.keeper.stop() // so that there is something to wait for
+			}
 			j.killIn(t, step, "-to", to, "-unlock")
+			if step == "adopt" {
+				j.keeper = j.newKeeper()
+			}
 		}
 	}
-	t.Log(j.handover("-to", to, "-unlock").must(t))
+	last := j.handover("-to", to, "-unlock")
+	if j.made {
+		last = j.make("handover", "TO="+to, "UNLOCK=1")
+	}
+	t.Log(last.must(t))
 	j.reload(t)
 	require.Equal(t, to, j.stack.config["holdfast:ownership"])
 	j.requireUnchanged(t)
 	j.requireOwner(t, to)
-	j.stack.preview("--expect-no-changes").must(t)
-}
-
-// steady samples the stack while it is kept from Git.
-func (j *handoverJob) steady(t *testing.T) {
-	j.requireSteady(t, j.git.Head())
-	j.requireUnchanged(t)
 	j.stack.preview("--expect-no-changes").must(t)
 }
 
@@ -267,19 +312,30 @@ func (j *handoverJob) settle(t *testing.T, commit string) {
 
 // handOverTenant moves one tenant while the platform stays Pulumi's, and lets it follow the platform again.
 func (j *handoverJob) handOverTenant(t *testing.T) {
-	j.configure(t, map[string]any{"flavour": "flux"})
-	j.stack.up().must(t)
-	j.handover("-to", "gitops", "-tenant", "team-a").must(t)
-	j.reload(t)
-	require.NotEqual(t, "gitops", j.stack.config["holdfast:ownership"])
-	j.requireUnchanged(t)
-	j.stack.preview("--expect-no-changes").must(t)
-	j.handover("-to", "pulumi", "-tenant", "team-a").must(t)
-	j.requireUnchanged(t)
-	j.reload(t)
-	tenants := j.stack.config["holdfast:tenants"].([]any)
-	delete(tenants[0].(map[string]any), "ownership")
+	move := func(to string) {
+		if j.made {
+			j.make("handover", "TO="+to, "TENANT=team-a").must(t)
+		} else {
+			j.handover("-to", to, "-tenant", "team-a").must(t)
+		}
+		j.reload(t)
+		require.NotEqual(t, "gitops", j.stack.config["holdfast:ownership"])
+		j.requireUnchanged(t)
+		j.stack.preview("--expect-no-changes").must(t)
+	}
+	delete(j.stack.section("gitops"), "await") // nothing is kept at present
 	j.stack.save(t)
+	move("gitops")
+	require.Equal(t, "gitops", j.tenant()["ownership"])
+	j.refused(t, "--skip-preview")
+	move("pulumi")
+	require.Equal(t, "pulumi", j.tenant()["ownership"])
+	delete(j.tenant(), "ownership")
+	j.stack.save(t)
+}
+
+func (j *handoverJob) tenant() map[string]any {
+	return j.stack.config["holdfast:tenants"].([]any)[0].(map[string]any)
 }
 
 // loseCluster takes the cluster away, and has another one come up from Git, as docs/disaster-recovery.md says.
@@ -288,15 +344,9 @@ func (j *handoverJob) loseCluster(t *testing.T) {
 	require.NoError(t, j.cluster.Down(t.Context()))
 	j.cluster = startCluster(j.test, j.env, "handover-again")
 	j.stack.env = append(j.stack.env, "KUBECONFIG="+j.cluster.Kubeconfig())
-	j.keeper = newFluxKeeper(j.test, j.env, j.cluster)
+	j.keeper = j.newKeeper()
 	j.stack.up("--refresh").must(t)
 	require.Empty(t, j.keeper.unsettled(t.Context(), j.git.Head()), "pulumi up returned before Git was in effect")
 	j.openSession(t)
 	j.stack.preview("--expect-no-changes").must(t)
-}
-
-// destroy takes everything back and destroys it by one command.
-func (j *handoverJob) destroy(t *testing.T) {
-	t.Log(j.handover("-to", "pulumi", "-destroy").must(t))
-	j.requireEmpty(t)
 }

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -32,6 +33,7 @@ import (
 // releaseJob is the state that the steps of TestE2EReleaseGuard share.
 type releaseJob struct {
 	*gitOpsJob
+	stack *stack
 	ratio atomic.Value // of a tenant's replicas that are available, as Prometheus scrapes it
 	// seen are the target revisions that the later ring's Application had until stopWatch was called.
 	seen      []string
@@ -40,17 +42,21 @@ type releaseJob struct {
 
 const (
 	canaryApplication = "holdfast-team-a"
-	laterApplication  = "holdfast-team-b"
+	// ownApplication is one that Pulumi has, and not an ApplicationSet.
+	ownApplication   = "holdfast-holdfast-etcd"
+	laterApplication = "holdfast-team-b"
 )
 
-// TestE2EReleaseGuard brings revisions to two tenants by rings, with the real Argo CD and a real Prometheus, from the stack as
-// it is installed: good ones, and one that fails in the canary ring for each of the three triggers.
+// TestE2EReleaseGuard brings revisions to two tenants by rings, with the real Argo CD and a real Prometheus, from a stack that
+// GitOps owns: good ones, and one that fails in the canary ring for each of the three triggers. Updates by Pulumi leave the
+// revision alone. In the end the stack goes, with a cascade.
 func TestE2EReleaseGuard(t *testing.T) {
 	env := loadEnvironment(t)
 	tc := startCluster(t, env, "release")
 	j := &releaseJob{gitOpsJob: &gitOpsJob{test: t, env: env, cluster: tc, git: gitops.StartGit(t), argo: true}}
 	j.ratio.Store("1")
 	j.keeper = newArgoKeeper(t, env, tc)
+	j.stack = newStack(t, env, tc.Kubeconfig())
 	for _, step := range []struct {
 		name string
 		run  func(*testing.T)
@@ -59,8 +65,11 @@ func TestE2EReleaseGuard(t *testing.T) {
 		{"an image that cannot be pulled: the sync takes too long", j.syncTimeout},
 		{"an image that cannot be pulled: health fails three times in a row", j.healthFails},
 		{"what was rolled back stays so", j.stays},
+		{"pulumi up leaves the revision to the guard", j.updateBeside},
 		{"a query crosses its bound", j.queryCrosses},
 		{"another attempt goes to both rings", j.anotherAttempt},
+		{"a tenant that leaves Git leaves the cluster", j.removeTenant},
+		{"pulumi destroy takes all along", j.destroyAll},
 	} {
 		start := time.Now()
 		if !t.Run(step.name, step.run) {
@@ -106,15 +115,15 @@ func (j *releaseJob) publish(t *testing.T, tag string, fields tenant) {
 
 func (j *releaseJob) bringUp(t *testing.T) {
 	j.configure(t)
+	j.config["holdfast:ownership"] = "gitops"
+	j.config["holdfast:gitops"] = map[string]any{
+		"flavour": "argocd", "repoURL": j.git.URL, "path": gitopsPath, "installHealth": true, "cascade": true, "revisionManagedByGuard": true,
+	}
 	j.config["holdfast:releaseGuard"] = map[string]any{"prometheus": []string{j.prometheus(t)}}
 	j.publish(t, "v1", tenant{"image": j.env.leaseImage})
-	args := j.keeper.args("team-a", "team-b")
-	args.RepoURL, args.Path, args.CRDs, args.Revision = j.git.URL, gitopsPath, "crds", "v1"
-	args.Platform = []string{"holdfast-etcd", "holdfast-system", gitops.ArgoCDNamespace}
-	args.RevisionManagedByGuard = true
-	for _, stage := range stagesOf(t, args) {
-		j.cluster.apply(t, stage...)
-	}
+	j.stack.config = j.config
+	j.stack.save(t)
+	j.stack.up().must(t)
 	eventually(t, syncTimeout, "the kind is served", func(ctx context.Context) string {
 		if err := j.cluster.client.List(ctx, &v1alpha1.ReleaseGuardList{}); err != nil {
 			return err.Error()
@@ -126,7 +135,7 @@ func (j *releaseJob) bringUp(t *testing.T) {
 		Spec: v1alpha1.ReleaseGuardSpec{
 			Revision: "v1", HealthIntervalSeconds: 2,
 			Rings: []v1alpha1.ReleaseRing{
-				{Name: "canary", Applications: []string{canaryApplication}, SoakSeconds: new(int32(5))},
+				{Name: "canary", Applications: []string{canaryApplication, ownApplication}, SoakSeconds: new(int32(5))},
 				{Name: "rest", SoakSeconds: new(int32(5)), Selector: &metav1.LabelSelector{
 					MatchLabels: map[string]string{components.LabelGitOpsStage: "tenants"},
 				}},
@@ -246,10 +255,7 @@ func (j *releaseJob) stays(t *testing.T) {
 		args:    []string{"--kubeconfig", j.cluster.Kubeconfig(), "delete", "pod", "-n", operatorNamespace, "-l", "app.kubernetes.io/component=operator", "--now"},
 		timeout: time.Minute,
 	}.must(t)
-	app := &unstructured.Unstructured{}
-	app.SetGroupVersionKind(applications)
-	app.SetNamespace(gitops.ArgoCDNamespace)
-	app.SetName(canaryApplication)
+	app := j.application(canaryApplication)
 	require.NoError(t, j.cluster.client.Patch(ctx, app, client.RawPatch(types.MergePatchType, []byte(`{"spec":{"source":{"targetRevision":"sick"}}}`))))
 	eventually(t, syncTimeout, "it is set back", func(context.Context) string {
 		for _, decision := range j.guard(t).Status.Decisions {
@@ -273,6 +279,30 @@ func (j *releaseJob) stays(t *testing.T) {
 	}
 }
 
+func (j *releaseJob) application(name string) *unstructured.Unstructured {
+	app := &unstructured.Unstructured{}
+	app.SetGroupVersionKind(applications)
+	app.SetNamespace(gitops.ArgoCDNamespace)
+	app.SetName(name)
+	return app
+}
+
+// updateBeside has Pulumi update an Application whose revision the guard has moved away from the stack's.
+func (j *releaseJob) updateBeside(t *testing.T) {
+	j.stack.preview("--expect-no-changes").must(t)
+	j.stack.section("gitops")["await"] = false
+	j.stack.save(t)
+	j.stack.up().must(t)
+	for _, name := range []string{ownApplication, canaryApplication} {
+		app := j.application(name)
+		require.NoError(t, j.cluster.client.Get(t.Context(), client.ObjectKeyFromObject(app), app))
+		revision, _, _ := unstructured.NestedString(app.Object, "spec", "source", "targetRevision")
+		require.Equal(t, "v1", revision, name)
+	}
+	j.stack.preview("--expect-no-changes").must(t)
+	j.await(t, metav1.ConditionFalse, v1alpha1.ReasonRolledBack)
+}
+
 func (j *releaseJob) queryCrosses(t *testing.T) {
 	j.publish(t, "v2", tenant{"image": j.env.leaseImage, "leaseTTLSeconds": 45})
 	j.ratio.Store("0.5")
@@ -291,5 +321,34 @@ func (j *releaseJob) anotherAttempt(t *testing.T) {
 	for _, name := range []string{"team-a", "team-b"} {
 		require.EqualValues(t, 45, j.leaseService(t, name).Spec.LeaseTTLSeconds)
 		require.Empty(t, notReady(j.leaseService(t, name)))
+	}
+}
+
+// removeTenant takes a tenant out of Git, and then out of the stack.
+func (j *releaseJob) removeTenant(t *testing.T) {
+	j.tenants = j.tenants[:1]
+	j.render(t)
+	j.git.Commit("Say farewell to team-b")
+	require.NoError(t, j.keeper.look(t.Context()))
+	j.requireGone(t, "team-b")
+	j.stack.save(t)
+	j.stack.up().must(t)
+	j.stack.preview("--expect-no-changes").must(t)
+	require.Empty(t, notReady(j.leaseService(t, "team-a")))
+}
+
+// destroyAll destroys the stack by Pulumi alone: with a cascade the objects go with what keeps them.
+func (j *releaseJob) destroyAll(t *testing.T) {
+	require.NoError(t, j.cluster.client.Delete(t.Context(), j.guard(t)))
+	j.stack.destroy().must(t)
+	for _, kind := range j.keeper.kinds() {
+		left, err := j.cluster.list(t.Context(), kind, "")
+		require.NoError(t, err)
+		require.Empty(t, left)
+	}
+	var namespaces corev1.NamespaceList
+	require.NoError(t, j.cluster.client.List(t.Context(), &namespaces))
+	for _, namespace := range namespaces.Items {
+		require.Contains(t, []string{"default", "kube-system", "kube-public", "kube-node-lease", gitops.ArgoCDNamespace}, namespace.Name)
 	}
 }
