@@ -1,7 +1,10 @@
 #!/usr/bin/env bash
 # tools/debian-packages.sh [GROUP...]   installs the Debian packages that the named groups need (default:
-# all), and only those that are missing. Each line says what a package is for.
+# all), and only those that are missing. Each line says what a package is for. Nothing is removed for them.
 set -euo pipefail
+
+# on_path PROGRAM...   reports whether all of them are there, whoever brought them.
+on_path() { for program; do command -v "$program" >/dev/null || return 1; done; }
 
 packages() {
   case $1 in
@@ -12,9 +15,11 @@ gcc             the race detector needs cgo
 libc6-dev       the race detector needs cgo
 ca-certificates module downloads
 L
-  cluster) cat <<'L' ;;
-containerd      runs the pods of the local cluster's nodes
-runc            starts their containers
+  cluster)
+    # Docker's containerd.io has the programs of both, and cannot be installed beside either.
+    on_path containerd ctr || echo "containerd      runs the pods of the local cluster's nodes"
+    on_path runc || echo 'runc            starts their containers'
+    cat <<'L' ;;
 containernetworking-plugins  the bridge, host-local and portmap CNI plugins
 iptables        kube-proxy's rules, in the nodes' network namespaces
 conntrack       kube-proxy forgets connections of UDP Services that moved
@@ -32,7 +37,7 @@ prometheus      answers the checks of release guards, started by the tests on a 
 L
   languages)
     # Debian's npm does not go with a Node.js that came from elsewhere.
-    command -v npm >/dev/null || echo 'npm             brings TypeScript, which compiles the generated SDK'
+    on_path npm || echo 'npm             brings TypeScript, which compiles the generated SDK'
     cat <<'L' ;;
 python3         compiles the generated SDK
 mypy            checks its types
@@ -66,4 +71,7 @@ if [[ ! -e $policy ]]; then
   chmod +x "$policy"
   trap 'rm -f "$policy"' EXIT
 fi
-apt-get install -y -q --no-install-recommends "${missing[@]}" >/dev/null
+output=$(apt-get install -y -q --no-remove --no-install-recommends "${missing[@]}" 2>&1) || {
+  printf '%s\npackages: apt-get could not install %s (it may remove nothing for them): see above\n' "$output" "${missing[*]}" >&2
+  exit 1
+}

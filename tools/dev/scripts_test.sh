@@ -60,6 +60,23 @@ expect 'a failed job fails the run and is named' 1 'failed: one' jobs 'one false
 expect 'what a failed job printed is shown' 1 'none.tar' jobs 'one ls none.tar' 'two true'
 expect 'and kept' 0 'none.tar' cat "$tmp/jobs/one.log"
 
+# packages GROUP   installs where there are only those programs of the host that the script itself needs, and stand-ins.
+mkdir "$tmp/host"
+for program in bash cat rm chmod; do ln -s "$(command -v "$program")" "$tmp/host/"; done
+on_host() { printf '#!/usr/bin/env bash\n%s\n' "$2" >"$tmp/host/$1" && chmod +x "$tmp/host/$1"; }
+on_host dpkg-query '[[ $4 == containerd || $4 == runc ]] || echo "install ok installed"'
+on_host id 'echo 1000'
+on_host apt-get '[[ $* != *install* ]] || { echo "$*; the following would be REMOVED: containerd.io"; exit 100; }'
+sed -i "s|/usr/sbin/policy-rc.d|$tmp/policy-rc.d|" "$tmp/tools/debian-packages.sh"
+packages() { PATH=$tmp/host "$tmp/tools/debian-packages.sh" "$1"; }
+expect 'packages that are missing are named' 1 'root is needed to install: containerd runc' packages cluster
+on_host id 'echo 0'
+expect 'nothing is removed for a package' 1 'install -y -q --no-remove --no-install-recommends containerd runc; the following' packages cluster
+expect 'and what apt-get says is shown' 1 'REMOVED: containerd.io' packages cluster
+expect 'and the policy of services is gone' 1 '' test -e "$tmp/policy-rc.d"
+for program in containerd ctr runc; do on_host "$program" 'true'; done
+expect 'programs that somebody else brought are used' 0 '' packages cluster
+
 # From here on the programs that the scripts start are stand-ins, which note what they are asked for.
 mkdir "$tmp/fake"
 stand_in() { { echo '#!/usr/bin/env bash' && cat; } >"$tmp/fake/$1" && chmod +x "$tmp/fake/$1"; }
