@@ -196,6 +196,7 @@ func (j *handoverJob) make(target string, variables ...string) command {
 		path: "make", args: append([]string{"--no-print-directory", target}, variables...), dir: j.env.repository,
 		env: []string{
 			"HOLDFAST_STATE=" + state, "HOLDFAST_CLUSTER=" + filepath.Base(j.cluster.Folder()), "KUBECONFIG=", "PULUMI_BACKEND_URL=",
+			"HOLDFAST_ALONE=yes", // the cluster is this test's, whatever else is done in the state folder
 		},
 		timeout: 8 * time.Minute,
 	}

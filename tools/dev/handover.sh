@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # `make handover TO=gitops|pulumi [ENV=dev] [TENANT=name] [DRY_RUN=1] [UNLOCK=1]`: moves what a stack deploys to another
 # owner; `make destroy ENV=dev` takes everything back and destroys it. The stack dev of `make up` is found where that keeps
-# it; any other stack is the one that PULUMI_BACKEND_URL, the passphrase and KUBECONFIG choose, with its file in the checkout.
+# it, and no other make works on it meanwhile; any other stack is the one that PULUMI_BACKEND_URL, the passphrase and KUBECONFIG choose, with its file in the checkout.
 set -euo pipefail
 . "$(dirname "$0")/lib.sh"
 environment=${ENV:-dev}
@@ -11,6 +11,8 @@ if asked DRY_RUN; then arguments+=(-dry-run); fi
 if asked UNLOCK; then arguments+=(-unlock); fi
 [[ -z ${GIT_URL:-} ]] || arguments+=(-git-url "$GIT_URL")
 if [[ $environment == dev && -z ${PULUMI_BACKEND_URL:-} ]]; then
+  stay_alone
+  [[ -z $lock ]] || arguments+=(-lock "$lock")
   build_tools
   external_cluster || export KUBECONFIG=$local_kubeconfig
   pulumi_env

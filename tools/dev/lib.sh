@@ -47,9 +47,22 @@ alone() {
   [[ -z ${HOLDFAST_ALONE:-} ]] || return 0
   mkdir -p "$state"
   HOLDFAST_ALONE=yes flock --close --nonblock --conflict-exit-code 75 "$state/lock" "$0" || status=$?
-  [[ $status != 75 ]] || die "another make up or make down is running on $state"
+  [[ $status != 75 ]] || busy
   exit "$status"
 }
+
+# stay_alone does what alone does for a script that ends by putting a program in its own place, which is to get the signals
+# that it would get: the lock is this shell's descriptor $lock, and so that program's. The program must not let what it starts
+# inherit it, for that may outlive a kill. $lock is empty when whoever started the script holds the lock.
+stay_alone() {
+  lock=''
+  [[ -z ${HOLDFAST_ALONE:-} ]] || return 0
+  mkdir -p "$state"
+  exec {lock}>>"$state/lock"
+  flock --nonblock "$lock" || busy
+}
+
+busy() { die "another make up, down, handover or destroy is running on $state; run this again when it has ended"; }
 
 # build_tools sets kube_bin, netpol_bin and pulumi_bin, and puts kubectl and pulumi first on PATH. What is installed
 # already is used when its version fits.

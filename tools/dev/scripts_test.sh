@@ -37,7 +37,7 @@ done
 expect 'docs/tools.md has no blanks left' 1 '' grep -E 'TIME_[A-Z]' docs/tools.md
 
 mkdir -p "$tmp/busy"
-expect 'one make up or down at a time' 1 'another make up or make down' env -u KUBECONFIG HOLDFAST_STATE="$tmp/busy" flock "$tmp/busy/lock" tools/dev/down.sh
+expect 'one make up or down at a time' 1 'another make up, down' env -u KUBECONFIG HOLDFAST_STATE="$tmp/busy" flock "$tmp/busy/lock" tools/dev/down.sh
 
 # A group whose build fails leaves nothing in the cache, so that the next run tries again.
 cp -r tools "$tmp/tools"
@@ -92,13 +92,14 @@ esac
 END
 stand_in pulumi-language-go </dev/null
 stand_in handover <<'END'
-echo "handover $* backend=${PULUMI_BACKEND_URL%%:*}." | tee -a "$FAKE/asked"
+flock --nonblock "$HOLDFAST_STATE/lock" true 2>/dev/null || alone=' alone'
+echo "handover $* backend=${PULUMI_BACKEND_URL%%:*}.${alone:-}" | tee -a "$FAKE/asked"
 exit "${FAIL:-0}"
 END
 stand_in go <<'END'
 cp "$FAKE/handover" "$3" # go build -o FOLDER PACKAGE
 END
-with_fakes() { env -u KUBECONFIG -u PULUMI_BACKEND_URL PATH="$tmp/fake:$PATH" FAKE="$tmp/fake" "$@"; }
+with_fakes() { env -u KUBECONFIG -u PULUMI_BACKEND_URL -u HOLDFAST_ALONE HOLDFAST_STATE="$tmp/state" PATH="$tmp/fake:$PATH" FAKE="$tmp/fake" "$@"; }
 
 move=("$tmp/tools/dev/handover.sh" -to gitops)
 for value in 0 false ''; do
@@ -129,6 +130,21 @@ expect 'by pulumi alone' 0 'pulumi --non-interactive destroy --yes' cat "$tmp/fa
 stack_of '' && rm "$tmp/fake/exported"
 expect 'a state that cannot be read is kept' 1 'nothing was removed' down
 expect 'and stays where it is' 0 '' test -f "$home/Pulumi.dev.yaml"
+
+# On the stack of make up one make works at a time; other stacks have locks of their own, in their states.
+stack_of ''
+lock=$tmp/external/lock
+up_stack() { with_fakes KUBECONFIG="$tmp/kubeconfig" HOLDFAST_STATE="$tmp/external" "$@"; }
+expect 'a handover holds the lock' 0 'backend=file. alone' up_stack "${move[@]}"
+expect 'by a descriptor that it is told' 0 '-to gitops -lock ' up_stack "${move[@]}"
+expect 'and nobody holds it afterwards' 0 '' flock --nonblock "$lock" true
+for target in '-to gitops' '-to pulumi -destroy'; do
+  read -ra flags <<<"$target"
+  expect "handover $target is refused beside make up" 1 "another make up, down, handover or destroy is running on $tmp/external" \
+    up_stack flock "$lock" "$tmp/tools/dev/handover.sh" "${flags[@]}"
+done
+expect 'but not when make down runs it' 0 '-to gitops -config' up_stack HOLDFAST_ALONE=yes flock "$lock" "${move[@]}"
+expect 'and not for another stack' 0 '-to gitops backend' up_stack ENV=prod flock "$lock" "${move[@]}"
 
 printf '%d passed, %d failed\n' "$passed" "$failed"
 [[ $failed == 0 ]]

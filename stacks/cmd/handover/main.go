@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
+	"golang.org/x/sys/unix"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/holdfast-io/holdfast/stacks/internal/handover"
@@ -32,6 +33,7 @@ type options struct {
 	dryRun  bool
 	unlock  bool
 	destroy bool
+	lock    int // descriptor of a lock that is held for this command; 0: there is none
 	timeout time.Duration
 }
 
@@ -49,6 +51,7 @@ func main() {
 	flag.BoolVar(&o.dryRun, "dry-run", false, "say what would be done, and do nothing")
 	flag.BoolVar(&o.unlock, "unlock", false, "take the stack's lock from an update that was killed; make sure that none is running")
 	flag.BoolVar(&o.destroy, "destroy", false, "with -to pulumi: move everything, then destroy the stack")
+	flag.IntVar(&o.lock, "lock", 0, "descriptor of an open file, locked for as long as this command runs")
 	flag.DurationVar(&o.timeout, "timeout", 20*time.Minute, "give up after this time")
 	flag.Parse()
 
@@ -81,8 +84,20 @@ func (o *options) complete() error {
 	return nil
 }
 
+// keepLock has the lock end with this process. A provider of Pulumi's may outlive one that was killed, and would keep the lock
+// that it inherited.
+func (o *options) keepLock() error {
+	if o.lock == 0 {
+		return nil
+	}
+	if _, err := unix.FcntlInt(uintptr(o.lock), unix.F_SETFD, unix.FD_CLOEXEC); err != nil {
+		return fmt.Errorf("-lock is %d; allowed is the descriptor of an open file: %w", o.lock, err)
+	}
+	return nil
+}
+
 func run(ctx context.Context, o options, out io.Writer) error {
-	if err := o.complete(); err != nil {
+	if err := errors.Join(o.complete(), o.keepLock()); err != nil {
 		return err
 	}
 	ctx, cancel := context.WithTimeout(ctx, o.timeout)

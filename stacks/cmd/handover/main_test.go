@@ -2,11 +2,13 @@ package main
 
 import (
 	"maps"
+	"os"
 	"slices"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
 
 	"github.com/holdfast-io/holdfast/stacks/internal/handover"
 	"github.com/holdfast-io/holdfast/stacks/platform"
@@ -38,6 +40,26 @@ func TestOptions(t *testing.T) {
 	o := options{to: handover.GitOps, stack: "prod", project: "x"}
 	require.NoError(t, o.complete())
 	require.Equal(t, "x/Pulumi.prod.yaml", o.file)
+}
+
+func TestTheLockIsNotInherited(t *testing.T) {
+	file, err := os.Open(os.DevNull)
+	require.NoError(t, err)
+	defer file.Close()
+	shared, err := unix.Dup(int(file.Fd())) // as a shell hands it on
+	require.NoError(t, err)
+	defer func() { _ = unix.Close(shared) }()
+	flags := func() int {
+		flags, err := unix.FcntlInt(uintptr(shared), unix.F_GETFD, 0)
+		require.NoError(t, err)
+		return flags & unix.FD_CLOEXEC
+	}
+	require.Zero(t, flags())
+	require.NoError(t, (&options{lock: shared}).keepLock())
+	require.NotZero(t, flags())
+
+	require.NoError(t, (&options{}).keepLock(), "there is none")
+	require.ErrorContains(t, (&options{lock: 1 << 20}).keepLock(), "-lock is 1048576; allowed is the descriptor of an open file")
 }
 
 func TestWhatMoves(t *testing.T) {
