@@ -274,10 +274,7 @@ func (m *mover) move(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		step, err := handover.Next(m.options.to, view)
-		if errors.Is(err, handover.ErrNothing) && m.options.destroy {
-			return m.stack.destroy(ctx)
-		}
+		step, err := m.next(view)
 		if err != nil {
 			return err
 		}
@@ -295,6 +292,13 @@ func (m *mover) move(ctx context.Context) error {
 		}
 		last, lastStep = view, step
 	}
+}
+
+func (m *mover) next(view handover.View) (handover.Step, error) {
+	if m.options.destroy {
+		return handover.NextToDestroy(view), nil
+	}
+	return handover.Next(m.options.to, view)
 }
 
 // owners are the former owner and the new one.

@@ -30,19 +30,23 @@ func TestViewOfAState(t *testing.T) {
 		{"urn": "` + urn("dev", "two") + `", "type": "` + deployment + `", "custom": true},
 		{"urn": "` + urn("dev", "old") + `", "type": "` + deployment + `", "custom": true, "delete": true},
 		{"urn": "` + keeperURN("dev", "app") + `", "type": "` + application + `", "custom": true, "inputs": {"__x": 1, "spec": {"n": 2}}}
-	], "pending_operations": [{}, {}]}`))
+	], "pending_operations": [
+		{"type": "creating", "resource": {"urn": "` + urn("dev", "old") + `"}},
+		{"type": "creating", "resource": {"urn": "` + urn("dev", "two") + `"}},
+		{"type": "deleting", "resource": {"urn": "` + urn("dev", "new") + `"}}
+	]}`))
 	require.NoError(t, err)
-	require.Equal(t, 2, state.Pending)
+	require.Equal(t, 3, state.Pending)
 
 	keeper := handover.Resource{URN: keeperURN("render", "app"), Fields: map[string]any{"spec": map[string]any{"n": int64(2)}}}
 	other := keeper
 	other.Fields = map[string]any{"spec": map[string]any{"n": int64(3)}}
 	move := handover.Move{
-		Objects: []handover.Resource{{URN: urn("render", "one")}, {URN: urn("render", "two")}, {URN: urn("render", "old")}},
+		Objects: []handover.Resource{{URN: urn("render", "one")}, {URN: urn("render", "two")}, {URN: urn("render", "old")}, {URN: urn("render", "new")}},
 		Shared:  []handover.Resource{keeper}, Settled: []handover.Resource{other},
 	}
 	require.Equal(t, handover.View{
-		Objects: 3, InState: 2, Retained: 1, Unsettled: 1, Keeper: true, KeeperShared: true,
+		Objects: 4, InState: 2, Retained: 1, Unsettled: 1, Begun: 1, Keeper: true, KeeperShared: true,
 	}, move.ViewState(state))
 	move.Others = []string{"spec", "n"}
 	require.True(t, move.ViewState(state).KeeperSettled, "the field in which they differ is somebody else's")

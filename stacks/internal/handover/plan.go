@@ -50,6 +50,8 @@ type View struct {
 	Objects, InState, Retained int
 	// Unsettled are objects in the state whose mark differs from the one that an ordinary update gives them.
 	Unsettled int
+	// Begun are objects that are not in the state, and that an update which was killed may have created all the same.
+	Begun int
 	// Declared says that the stack's file names the new owner.
 	Declared bool
 	// KeeperShared and KeeperSettled say that the objects of Argo CD or Flux in the state are exactly those that
@@ -115,6 +117,29 @@ func toPulumi(v View) Step {
 	}
 }
 
+// NextToDestroy is the step that comes next before the stack can be destroyed; [StepDone] when nothing is in the way. What is
+// Pulumi's alone is not shared first: that would deploy what is missing, as it is after a destruction that was interrupted, and
+// whoever destroys a stack may do so because it cannot be deployed.
+func NextToDestroy(v View) Step {
+	switch {
+	case v.InState == 0 && v.Begun == 0 && !v.Keeper:
+		return StepDone
+	case v.Keeper || v.Keeping > 0:
+		return toPulumi(v)
+	// An ordinary update, which takes the marks off and finds what the killed one had made: both would stay behind.
+	case v.Unsettled > 0 || v.Begun > 0:
+		if !v.Declared {
+			return StepDeclare
+		}
+		return StepSettle
+	// All has been taken back; what stays in the cluster, such as a CRD, stays without the marks of GitOps.
+	case v.InState == v.Objects && v.Stale > 0:
+		return StepRelease
+	default:
+		return StepDone
+	}
+}
+
 // After is what is observed once the step is done and nothing else happened.
 func After(target Target, step Step, v View) View {
 	switch step {
@@ -127,7 +152,7 @@ func After(target Target, step Step, v View) View {
 	case StepDeclare:
 		v.Declared = true
 	case StepSettle:
-		v.KeeperSettled, v.Unsettled = true, 0
+		v.KeeperSettled, v.Unsettled, v.Begun = true, 0, 0
 		if target == GitOps {
 			v.InState, v.Retained = 0, 0
 		} else {

@@ -33,6 +33,8 @@ type State struct {
 	Resources []Resource
 	// Pending counts the operations that an update began and, being killed, did not finish.
 	Pending int
+	// Begun are the URNs of what it was creating.
+	Begun []string
 }
 
 // ParseState reads an exported deployment.
@@ -45,7 +47,12 @@ func ParseState(deployment json.RawMessage) (State, error) {
 			RetainOnDelete bool           `json:"retainOnDelete"`
 			Inputs         map[string]any `json:"inputs"`
 		} `json:"resources"`
-		Pending []json.RawMessage `json:"pending_operations"`
+		Pending []struct {
+			Type     string `json:"type"`
+			Resource struct {
+				URN string `json:"urn"`
+			} `json:"resource"`
+		} `json:"pending_operations"`
 	}
 	if len(deployment) > 0 {
 		if err := json.Unmarshal(deployment, &exported); err != nil {
@@ -57,6 +64,11 @@ func ParseState(deployment json.RawMessage) (State, error) {
 		if res.Custom && !res.Delete {
 			state.Resources = append(state.Resources,
 				Resource{URN: res.URN, Retained: res.RetainOnDelete, Fields: res.Inputs})
+		}
+	}
+	for _, operation := range exported.Pending {
+		if operation.Type == "creating" {
+			state.Begun = append(state.Begun, operation.Resource.URN)
 		}
 	}
 	return state, nil
@@ -93,6 +105,10 @@ type Move struct {
 func (m *Move) ViewState(state State) View {
 	view := View{Objects: len(m.Objects)}
 	byKey := map[string]Resource{}
+	begun := map[string]bool{}
+	for _, urn := range state.Begun {
+		begun[Key(urn)] = true
+	}
 	var keepers []Resource
 	for _, res := range state.Resources {
 		byKey[Key(res.URN)] = res
@@ -103,6 +119,9 @@ func (m *Move) ViewState(state State) View {
 	for _, object := range m.Objects {
 		held, ok := byKey[Key(object.URN)]
 		if !ok {
+			if begun[Key(object.URN)] {
+				view.Begun++
+			}
 			continue
 		}
 		view.InState++
