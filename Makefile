@@ -37,13 +37,13 @@ lint: ## Run the linters
 generate: ## Write all generated files
 	@tools/generate.sh
 
-render: ## Write the manifests of a stack to stacks/gitops/$(ENV)
-	@tools/dev/render.sh $(ENV)
+render: ## Write the manifests of a stack to stacks/gitops: make render [ENV=dev] [OUT=folder] (or LIVE=1: the stack of make up)
+	@OUT=$(OUT) LIVE=$(LIVE) tools/dev/render.sh $(ENV)
 
 preview: ## Show what the checkout would deploy against a revision: make preview ENV=dev BASE=origin/main (or LIVE=1: the cluster)
 	@ENV=$(ENV) BASE=$(BASE) LIVE=$(LIVE) tools/dev/preview.sh
 
-handover: ## Move a stack to another owner: make handover TO=gitops|pulumi [ENV=dev] [TENANT=name] [DRY_RUN=1]
+handover: ## Move a stack to another owner: make handover TO=gitops|pulumi [ENV=dev] [TENANT=name] [DRY_RUN=1] [UNLOCK=1] [GIT_URL=url]
 	@ENV=$(ENV) TENANT=$(TENANT) DRY_RUN=$(DRY_RUN) UNLOCK=$(UNLOCK) GIT_URL=$(GIT_URL) tools/dev/handover.sh -to $(TO)
 
 destroy: ## Take a stack back from GitOps and destroy it: make destroy ENV=dev

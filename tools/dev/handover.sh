@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# `make handover TO=gitops|pulumi [ENV=dev] [TENANT=name] [DRY_RUN=1] [UNLOCK=1]`: moves what a stack deploys to another
-# owner; `make destroy ENV=dev` takes everything back and destroys it. The stack dev of `make up` is found where that keeps
+# `make handover TO=gitops|pulumi [ENV=dev] [TENANT=name] [DRY_RUN=1] [UNLOCK=1] [GIT_URL=url]`: moves what a stack deploys to
+# another owner; `make destroy ENV=dev` takes everything back and destroys it. The stack dev of `make up` is found where that keeps
 # it, and no other make works on it meanwhile; any other stack is the one that PULUMI_BACKEND_URL, the passphrase and KUBECONFIG choose, with its file in the checkout.
 set -euo pipefail
 . "$(dirname "$0")/lib.sh"
@@ -13,9 +13,7 @@ if asked UNLOCK; then arguments+=(-unlock); fi
 if [[ $environment == dev && -z ${PULUMI_BACKEND_URL:-} ]]; then
   stay_alone
   [[ -z $lock ]] || arguments+=(-lock "$lock")
-  build_tools
-  external_cluster || export KUBECONFIG=$local_kubeconfig
-  pulumi_env
+  find_stack
   [[ -f $stack_config ]] || die "there is no stack of make up; run make up, or set PULUMI_BACKEND_URL to the stack's state"
   arguments+=(-config "$stack_config")
 fi

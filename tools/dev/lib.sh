@@ -161,6 +161,13 @@ pulumi_env() {
   pulumi_state=$home stack_config=$home/Pulumi.dev.yaml
 }
 
+# find_stack points kubectl and pulumi at the stack dev of `make up`, whose file is $stack_config, if there is one.
+find_stack() {
+  build_tools
+  external_cluster || export KUBECONFIG=$local_kubeconfig
+  pulumi_env
+}
+
 # create_stack makes the stack dev if there is none, and writes its config: the committed one, and the salt that belongs to
 # this stack's passphrase. The stack is made from a folder of its own, since pulumi writes the salt beside Pulumi.yaml, and
 # the checkout is not to change.

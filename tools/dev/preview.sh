@@ -12,9 +12,7 @@ if [[ -n ${LIVE:-} ]]; then
   if asked LIVE; then arguments+=(-live); fi
   # The stack dev of make up has its file beside its state, with the images that were built.
   if [[ $environment == dev && -z ${PULUMI_BACKEND_URL:-} && -d $state ]]; then
-    build_tools
-    external_cluster || export KUBECONFIG=$local_kubeconfig
-    pulumi_env
+    find_stack
     [[ ! -f $stack_config ]] || arguments+=(-config "$stack_config")
   fi
 fi

@@ -26,7 +26,7 @@ expect 'an unknown tool group is named' 2 "no group named 'nonsense'" env HOLDFA
 expect 'no group is a usage error' 2 'usage' tools/build.sh
 expect 'an unknown package group is named' 2 "no group named 'nonsense'" tools/debian-packages.sh nonsense
 expect 'status without a cluster says how to start one' 1 'make up' env -u KUBECONFIG HOLDFAST_STATE="$tmp/state" tools/dev/status.sh
-expect 'render needs a known environment' 2 'dev prod' tools/dev/render.sh nonsense
+expect 'render needs a known environment' 2 'no Pulumi.nonsense.yaml: choose from dev prod' tools/dev/render.sh nonsense
 
 expect 'a cluster name is checked first' 1 "HOLDFAST_CLUSTER is 'No good'" env -u KUBECONFIG HOLDFAST_CLUSTER='No good' tools/dev/status.sh
 expect 'a missing kubeconfig is named' 1 "KUBECONFIG=$tmp/none" env KUBECONFIG="$tmp/none" tools/dev/status.sh
@@ -97,7 +97,7 @@ echo "handover $* backend=${PULUMI_BACKEND_URL%%:*}.${alone:-}" | tee -a "$FAKE/
 exit "${FAIL:-0}"
 END
 stand_in go <<'END'
-cp "$FAKE/handover" "$3" # go build -o FOLDER PACKAGE
+if [[ $1 == run ]]; then echo "go $*"; else cp "$FAKE/handover" "$3"; fi # go build -o FOLDER PACKAGE
 END
 with_fakes() { env -u KUBECONFIG -u PULUMI_BACKEND_URL -u HOLDFAST_ALONE HOLDFAST_STATE="$tmp/state" PATH="$tmp/fake:$PATH" FAKE="$tmp/fake" "$@"; }
 
@@ -145,6 +145,22 @@ for target in '-to gitops' '-to pulumi -destroy'; do
 done
 expect 'but not when make down runs it' 0 '-to gitops -config' up_stack HOLDFAST_ALONE=yes flock "$lock" "${move[@]}"
 expect 'and not for another stack' 0 '-to gitops backend' up_stack ENV=prod flock "$lock" "${move[@]}"
+
+render() { up_stack OUT= LIVE= "$@" "$tmp/tools/dev/render.sh" ${of:+"$of"}; }
+touch "$tmp/Pulumi.yaml" "$tmp/Pulumi.dev.yaml" "$tmp/Pulumi.prod.yaml" "$tmp/Pulumi.mine.yaml"
+mkdir -p "$tmp/rendered/crds" "$tmp/full/team-a"
+run='go run ./stacks/cmd/render -stack'
+expect 'make render writes dev and prod' 0 "$run dev -config Pulumi.dev.yaml -out stacks/gitops/dev"$'\n'"$run prod -config Pulumi.prod.yaml -out stacks/gitops/prod" render KUBECONFIG="$tmp/none"
+of=mine expect 'an environment is one that has a file' 0 "$run mine -config Pulumi.mine.yaml -out stacks/gitops/mine" render
+of=mine expect 'OUT is another folder' 0 "-config Pulumi.mine.yaml -out $tmp/new" render OUT="$tmp/new"
+of=mine expect 'and may be one that was rendered' 0 "-out $tmp/rendered" render OUT="$tmp/rendered"
+of=mine expect 'and nothing else' 2 "OUT is '$tmp/full', which holds something" render OUT="$tmp/full"
+expect 'OUT is for one environment' 2 "OUT is '$tmp/new', which is for one environment" render OUT="$tmp/new"
+expect 'LIVE=1 is the stack of make up' 0 "$run dev -config $home/Pulumi.dev.yaml -out $home/gitops" render LIVE=1
+of=dev expect 'and OUT is a folder for it' 0 "$run dev -config $home/Pulumi.dev.yaml -out $tmp/new" render LIVE=1 OUT="$tmp/new"
+of=dev expect 'LIVE=0 is not' 0 '-config Pulumi.dev.yaml -out stacks' render LIVE=0
+of=prod expect 'nor is prod' 2 "ENV is 'prod', allowed is dev" render LIVE=1
+expect 'there has to be one' 1 'run make up first' render LIVE=1 HOLDFAST_STATE="$tmp/nothing"
 
 printf '%d passed, %d failed\n' "$passed" "$failed"
 [[ $failed == 0 ]]
