@@ -91,6 +91,14 @@ func TestWhatMoves(t *testing.T) {
 	require.EqualError(t, err, `-tenant is "team-x"; allowed: team-a, team-b`)
 }
 
+func TestDescribeNamesTheFolderAndTheRepository(t *testing.T) {
+	config, err := parse([]byte(stackFile))
+	require.NoError(t, err)
+	const where = "stacks/gitops/dev of https://git.example.com/x.git at main"
+	require.Contains(t, (&mover{options: options{to: handover.GitOps}}).describe(handover.StepShare, config), "the same ones as in "+where)
+	require.Contains(t, (&mover{options: options{to: handover.Pulumi}}).describe(handover.StepWithdraw, config), "keeps the objects from "+where)
+}
+
 func TestWhatIsRecorded(t *testing.T) {
 	config, err := parse([]byte(stackFile))
 	require.NoError(t, err)

@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"path"
 	"strings"
 
 	"github.com/holdfast-io/holdfast/stacks/internal/handover"
@@ -45,7 +44,7 @@ func (m *mover) unitNames() string {
 // describe says in a sentence what a step does.
 func (m *mover) describe(step handover.Step, config *platform.Config) string {
 	former, next := m.owners(config.GitOps)
-	where := fmt.Sprintf("%s at %s", path.Join(config.GitOps.RepoURL, config.GitOps.Path), config.GitOps.Revision)
+	where := fmt.Sprintf("%s of %s at %s", config.GitOps.Path, config.GitOps.RepoURL, config.GitOps.Revision)
 	switch step {
 	case handover.StepShare:
 		if m.options.to == handover.GitOps {
