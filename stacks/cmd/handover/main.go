@@ -79,10 +79,17 @@ func (o *options) complete() error {
 		return errors.New("-dry-run changes nothing, and leaves the lock where it is: leave out -unlock")
 	}
 	if o.file == "" {
-		o.file = filepath.Join(o.project, "Pulumi."+o.stack+".yaml")
+		o.file = o.committed()
 	}
 	return nil
 }
+
+// committed is the stack's file in the checkout. That of the stack of `make up` is another one, which is made from it.
+func (o *options) committed() string {
+	return filepath.Join(o.project, "Pulumi."+o.stack+".yaml")
+}
+
+func (o *options) inCheckout() bool { return filepath.Clean(o.file) == o.committed() }
 
 // keepLock has the lock end with this process. A provider of Pulumi's may outlive one that was killed, and would keep the lock
 // that it inherited.

@@ -91,6 +91,30 @@ func TestWhatMoves(t *testing.T) {
 	require.EqualError(t, err, `-tenant is "team-x"; allowed: team-a, team-b`)
 }
 
+func TestWhatIsSaidOfTheStacksFile(t *testing.T) {
+	inCheckout := &platform.GitOps{RepoURL: "https://git.example.com/x.git", Path: "stacks/gitops/prod"}
+	elsewhere := &platform.GitOps{RepoURL: "https://git.example.com/x.git", Path: "envs/prod"}
+	for _, tc := range []struct {
+		options        options
+		config         *platform.GitOps
+		render, commit string
+	}{
+		{options{stack: "prod"}, inCheckout, "make render ENV=prod", "Commit it"},
+		{options{stack: "prod", project: "."}, elsewhere, "make render ENV=prod OUT=CLONE/envs/prod with a clone of https://git.example.com/x.git for CLONE", "Commit it"},
+		{options{stack: "prod", project: "/x", file: "/x/Pulumi.prod.yaml"}, inCheckout, "make render ENV=prod", "Commit it"},
+		{
+			options{stack: "dev", project: "/x", file: "/state/Pulumi.dev.yaml"}, inCheckout,
+			"make render ENV=dev LIVE=1 OUT=CLONE/stacks/gitops/prod with a clone of https://git.example.com/x.git for CLONE",
+			"It is made from /x/Pulumi.dev.yaml: change ownership there as well, and commit that",
+		},
+	} {
+		tc.options.to = handover.GitOps
+		require.NoError(t, tc.options.complete())
+		require.Equal(t, tc.render, tc.options.renderCommand(tc.config))
+		require.Equal(t, tc.commit, tc.options.keepOwner())
+	}
+}
+
 func TestDescribeNamesTheFolderAndTheRepository(t *testing.T) {
 	config, err := parse([]byte(stackFile))
 	require.NoError(t, err)

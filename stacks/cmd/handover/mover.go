@@ -221,8 +221,8 @@ func (m *mover) checkGit(ctx context.Context, config *platform.GitOps) error {
 	}
 	wrong := m.wrong(files)
 	if len(wrong) > 0 {
-		return fmt.Errorf("%s at %s does not hold in %s what is rendered: run make render ENV=%s, commit and push\n  %s",
-			url, config.Revision, config.Path, m.options.stack, strings.Join(wrong, "\n  "))
+		return fmt.Errorf("%s at %s does not hold in %s what is rendered: run %s, commit and push\n  %s",
+			url, config.Revision, config.Path, m.options.renderCommand(config), strings.Join(wrong, "\n  "))
 	}
 	m.commit = commit
 	m.say("Git: %s at %s is commit %s, and holds the %d manifests that are rendered", url, config.Revision, commit, len(m.files))

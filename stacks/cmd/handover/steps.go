@@ -301,7 +301,7 @@ func (m *mover) writeOwner(file []byte, config *platform.Config) error {
 	if err := os.Rename(part, m.options.file); err != nil {
 		return err
 	}
-	m.say("  proof: %s says so; nothing else in it changed. Commit it", m.options.file)
+	m.say("  proof: %s says so; nothing else in it changed. %s", m.options.file, m.options.keepOwner())
 	return nil
 }
 

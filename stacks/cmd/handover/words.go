@@ -70,3 +70,22 @@ func (m *mover) describe(step handover.Step, config *platform.Config) string {
 		return ""
 	}
 }
+
+// renderCommand is how the manifests that are compared with Git get there.
+func (o *options) renderCommand(config *platform.GitOps) string {
+	command := "make render ENV=" + o.stack
+	if !o.inCheckout() {
+		command += " LIVE=1"
+	} else if config.Path == "stacks/gitops/"+o.stack {
+		return command
+	}
+	return fmt.Sprintf("%s OUT=CLONE/%s with a clone of %s for CLONE", command, config.Path, config.RepoURL)
+}
+
+// keepOwner says what is left to do for the new owner in the stack's file to stay there.
+func (o *options) keepOwner() string {
+	if o.inCheckout() {
+		return "Commit it"
+	}
+	return fmt.Sprintf("It is made from %s: change ownership there as well, and commit that", o.committed())
+}
