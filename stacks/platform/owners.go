@@ -51,14 +51,14 @@ func checkOwners(config *Config, stack, project string, state map[string]any) er
 		for _, flavour := range []components.GitOpsFlavour{components.GitOpsArgoCD, components.GitOpsFlux} {
 			if kept.flavours[flavour] && flavour != config.GitOps.Flavour {
 				return fmt.Errorf("%sgitops.flavour: is %s, but the stack still holds what makes %s keep objects, and this update "+
-					"would delete it: set it back to %s, run make handover TO=%s, and change it then",
-					configschema.KeyPrefix, config.GitOps.Flavour, flavour, flavour, OwnershipPulumi)
+					"would delete it: set it back to %s, run %s, and change it then",
+					configschema.KeyPrefix, config.GitOps.Flavour, flavour, flavour, handoverCommand(stack, PlatformUnit, OwnershipPulumi))
 			}
 		}
 	}
 	for _, unit := range config.Units() {
 		if config.Owner(unit) != OwnershipGitOps {
-			err = kept.checkPulumis(config, unit)
+			err = kept.checkPulumis(config, unit, stack)
 		} else {
 			err = checkGitOps(unit, stack, project, state)
 		}
@@ -79,14 +79,20 @@ func checkGitOps(unit Unit, stack, project string, state map[string]any) error {
 		if _, holds := state[fmt.Sprintf("urn:pulumi:%s::%s::%s::%s", stack, project, types[i], names[i])]; holds {
 			return fmt.Errorf("%sownership: %s is GitOps' by the configuration, but its objects are still in the stack, "+
 				"and this update would delete them: run %s, which moves them, or set the owner back to %s",
-				configschema.KeyPrefix, unit, handoverCommand(unit, OwnershipGitOps), OwnershipPulumi)
+				configschema.KeyPrefix, unit, handoverCommand(stack, unit, OwnershipGitOps), OwnershipPulumi)
 		}
 	}
 	return nil
 }
 
-func handoverCommand(unit Unit, to string) string {
+// defaultStack is the one that the targets of make take when none is named.
+const defaultStack = "dev"
+
+func handoverCommand(stack string, unit Unit, to string) string {
 	command := "make handover TO=" + to
+	if stack != defaultStack {
+		command += " ENV=" + stack
+	}
 	if tenant := unit.Tenant(); tenant != "" {
 		command += " TENANT=" + tenant
 	}
@@ -101,12 +107,12 @@ type kept struct {
 
 // checkPulumis refuses to drop what keeps a folder of a unit that is Pulumi's by the configuration: with a cascade the unit's
 // objects, which the update would just have taken, would go with it.
-func (k *kept) checkPulumis(config *Config, unit Unit) error {
+func (k *kept) checkPulumis(config *Config, unit Unit, stack string) error {
 	for _, folder := range config.Folders(unit) {
 		if k.folders[folder] {
 			return fmt.Errorf("%sownership: %s is Pulumi's by the configuration, but the stack still has GitOps keep its folder %s, "+
 				"and this update would delete what keeps it: run %s, which takes it back, or set the owner back to %s",
-				configschema.KeyPrefix, unit, folder, handoverCommand(unit, OwnershipPulumi), OwnershipGitOps)
+				configschema.KeyPrefix, unit, folder, handoverCommand(stack, unit, OwnershipPulumi), OwnershipGitOps)
 		}
 	}
 	return nil

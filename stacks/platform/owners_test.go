@@ -258,6 +258,7 @@ func TestAnUpdateThatWouldChangeTheOwnerIsRefused(t *testing.T) {
 	config := ownersConfig(t, OwnershipGitOps, OwnershipGitOps)
 	require.ErrorContains(t, checkOwners(config, "dev", "holdfast", stateOf([]string{keeper, fluxA})),
 		"holdfast:gitops.flavour: is argocd, but the stack still holds what makes flux keep objects")
+	require.ErrorContains(t, checkOwners(config, "prod", "holdfast", stateOf([]string{keeper, fluxA})), "run make handover TO=pulumi ENV=prod, and")
 	config.GitOps.Flavour = "flux"
 	require.NoError(t, checkOwners(config, "dev", "holdfast", stateOf([]string{keeper, fluxA})))
 	require.ErrorContains(t, checkOwners(config, "dev", "holdfast", stateOf([]string{keeper, operator})), "set it back to argocd")
