@@ -6,30 +6,21 @@ import (
 	"strings"
 
 	"github.com/holdfast-io/holdfast/components"
-	"github.com/holdfast-io/holdfast/components/render"
 	"github.com/holdfast-io/holdfast/stacks/internal/configschema"
 	"github.com/holdfast-io/holdfast/stacks/internal/selfservice"
 )
 
 // crossChecks finds what no schema can: rules that tie several keys together.
 func crossChecks(c *Config) []configschema.Problem {
-	var problems []configschema.Problem
-	names, namespaces := map[string]string{}, map[string]string{
-		c.Namespace: "the operator",
-		// The rendered manifests have a folder a namespace, beside these two.
-		render.CRDFolder:     "the folder of the CRDs",
-		render.ClusterFolder: "the folder of what has no namespace",
-	}
-	if c.DevEtcd != nil {
-		problems = claim(problems, namespaces, "devEtcd", "namespace", c.DevEtcd.Namespace)
-	}
+	names := map[string]string{}
+	namespaces, problems := claimPlatformNamespaces(c)
 	for i := range c.Tenants {
 		tenant := &c.Tenants[i]
 		path := configschema.Item("tenants", i, map[string]any{"name": tenant.Name})
 		before := len(problems)
 		problems = claim(problems, names, path, "name", tenant.Name)
 		if len(problems) == before || tenant.Namespace != tenant.Name { // one problem for one mistake
-			problems = claim(problems, namespaces, path, "namespace", tenant.Namespace)
+			problems = claimNamespace(problems, namespaces, path, tenant.Namespace, tenant.CreateNamespace)
 		}
 		for _, rule := range []tenantRule{checkEtcd, checkReplicas, checkStorage, checkQuota} {
 			if key, message := rule(c, tenant); message != "" {
@@ -125,23 +116,6 @@ func gitOpsOwned(c *Config) []string {
 		}
 	}
 	return keys
-}
-
-// claim notes that owner takes value, or adds a problem when another has taken it.
-func claim(
-	problems []configschema.Problem, taken map[string]string, owner, key, value string,
-) []configschema.Problem {
-	if value == "" {
-		return problems
-	}
-	if other, found := taken[value]; found {
-		return append(problems, configschema.Problem{
-			Path:    configschema.Field(owner, key),
-			Message: fmt.Sprintf("%q is taken by %s; each needs its own", value, other),
-		})
-	}
-	taken[value] = owner
-	return problems
 }
 
 // tenantRule returns the key at fault and what is wrong with it, or an empty message.

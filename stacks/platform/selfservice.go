@@ -79,7 +79,7 @@ func checkSpaces(c *Config, namespaces map[string]string) []configschema.Problem
 		before := len(problems)
 		problems = claim(problems, names, path, "name", space.Name)
 		if len(problems) == before || space.Namespace != space.Name { // one problem for one mistake
-			problems = claim(problems, namespaces, path, "namespace", space.Namespace)
+			problems = claimNamespace(problems, namespaces, path, space.Namespace, space.CreateNamespace)
 		}
 		for _, problem := range space.check(c) {
 			problems = append(problems, configschema.Problem{Path: configschema.Field(path, problem.Field), Message: problem.Message})
