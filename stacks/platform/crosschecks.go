@@ -29,19 +29,9 @@ func crossChecks(c *Config) []configschema.Problem {
 		}
 	}
 	problems = append(problems, checkSpaces(c, namespaces)...)
-	problems = append(problems, leaseServiceChecks(c)...)
+	problems = append(problems, operatorChecks(c)...)
 	problems = append(problems, repositoryChecks(c)...)
 	return append(problems, gitOpsChecks(c)...)
-}
-
-func leaseServiceChecks(c *Config) []configschema.Problem {
-	plain := c.LeaseService.TLS.Enabled != nil && !*c.LeaseService.TLS.Enabled
-	if c.LeaseService.ProvisionEtcd && plain {
-		return []configschema.Problem{{
-			Path: "leaseService.provisionEtcd", Message: "is true, which needs leaseService.tls.enabled: passwords are derived from the same seed as certificates",
-		}}
-	}
-	return nil
 }
 
 func gitOpsChecks(c *Config) []configschema.Problem {

@@ -22,6 +22,8 @@ const (
 	// zooKeeperServers is the beginning of an expression.
 	zooKeeperServers = `^[^\s,/]+(,[^\s,/]+)*`
 	zooKeeperPath    = `(/[^\s/]+)+`
+	maxZnodePath     = 1024
+	maxConnectString = 2 * maxZnodePath
 	maxReplicas      = 9
 	maxReconciles    = 64
 	leaseServiceCRD  = "leaseservices.dist.system"
@@ -96,15 +98,29 @@ func gitOpsSchema() *apiextensionsv1.JSONSchemaProps {
 
 // zooKeeperSchema refuses what the operator would not start with.
 func zooKeeperSchema() *apiextensionsv1.JSONSchemaProps {
+	namespace := configschema.Matching(`^(\*|[a-z0-9]([-a-z0-9]*[a-z0-9])?)$`, `allowed is the name of a namespace, or "*" for every one`)
+	namespace.MaxLength = new(int64(configschema.MaxLabel))
 	return configschema.Object(nil, configschema.Properties{
-		"connectString":    configschema.Matching(zooKeeperServers+"("+zooKeeperPath+")?$", "allowed are servers and a chroot, such as zk-0:2181,zk-1:2181/apps"),
+		"connectString":    znodes(maxConnectString, zooKeeperServers+"("+zooKeeperPath+")?$", "allowed are servers and a chroot, such as zk-0:2181,zk-1:2181/apps"),
 		"credentialSecret": configschema.DNSLabel(configschema.MaxLabel),
 		"grants": configschema.List(configschema.Object([]string{"namespaces", "paths"}, configschema.Properties{
-			"namespaces": configschema.SomeOf(configschema.Matching(`^(\*|[a-z0-9]([-a-z0-9]*[a-z0-9])?)$`, `allowed is the name of a namespace, or "*" for every one`)),
+			"namespaces": configschema.SomeOf(namespace),
 			"ensembles":  configschema.List(new(configschema.Matching(zooKeeperServers+"$", "allowed are servers without a chroot, such as zk-0:2181,zk-1:2181"))),
-			"paths":      configschema.SomeOf(configschema.Matching("^(/|"+zooKeeperPath+")$", `allowed is an absolute path without a "/" at the end, or "/" for all`)),
+			"paths":      configschema.SomeOf(znodes(maxZnodePath, "^(/|"+zooKeeperPath+")$", `allowed is an absolute path without a "/" at the end, or "/" for all`)),
 		})),
 	})
+}
+
+// znodes is a path of ZooKeeper's, or a string that ends in one.
+func znodes(maxLength int64, pattern, allowed string) apiextensionsv1.JSONSchemaProps {
+	schema := configschema.Matching(pattern, allowed)
+	schema.MaxLength = new(maxLength)
+	schema.XValidations = apiextensionsv1.ValidationRules{
+		{Rule: "!self.matches('/[.][.]?(/|$)')", Message: `a path has no part "." or ".."`},
+		{Rule: "!self.matches('^[^/]*/zookeeper(/|$)')", Message: "/zookeeper and what is below it ZooKeeper keeps for itself"},
+		{Rule: "!self.matches('[\u0000-\u001f\u007f-\u009f\ue000-\uf8ff\ufff0-\uffff]')", Message: "a path has no character that ZooKeeper refuses: control characters and those of private use"},
+	}
+	return schema
 }
 
 func tenantSchema(spec apiextensionsv1.JSONSchemaProps) *apiextensionsv1.JSONSchemaProps {
