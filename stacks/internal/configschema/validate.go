@@ -85,7 +85,9 @@ func (c *checker) check(path string, schema *apiextensionsv1.JSONSchemaProps, va
 			c.number(path, schema, float64(v), value)
 		}
 	case float64:
-		if c.hasType(path, schema, value, "number") {
+		if schema.XIntOrString {
+			c.add(path, `%v is neither a whole number nor text: write it in quotes, such as "0.5", or an amount as 500m`, value)
+		} else if c.hasType(path, schema, value, "number") {
 			c.number(path, schema, v, value)
 		}
 	default:

@@ -67,6 +67,9 @@ func TestValidate(t *testing.T) {
 		{"a fraction for a whole number", `{title: ok, items: [{count: 1.5}]}`, []string{
 			`items[0].count: 1.5 is a number, but must be a whole number`,
 		}},
+		{"a fraction for an int-or-string", `{title: ok, size: 0.5}`, []string{
+			`size: 0.5 is neither a whole number nor text: write it in quotes, such as "0.5", or an amount as 500m`,
+		}},
 		{"bounds of a fraction", `{title: ok, ratio: 0.25}`, []string{`ratio: 0.25 is below the minimum 0.5`}},
 		{"a bad quantity", `{title: ok, size: big}`, []string{`size: "big" is not allowed; it must match ^[0-9]+(Mi)?$`}},
 		{"rules about a string", `{title: ok, path: a b}`, []string{
