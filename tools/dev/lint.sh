@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# `make lint`: golangci-lint with the import arrows, the protobuf style and the shell scripts.
+# `make lint`: golangci-lint with the import arrows, and the shell scripts.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 tools/debian-packages.sh test

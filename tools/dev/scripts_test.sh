@@ -34,6 +34,9 @@ for group in tools/*/build.conf; do
   group=$(basename "$(dirname "$group")")
   expect "docs/tools.md has group $group" 0 '' grep -q "^| \`$group\`" docs/tools.md
 done
+for controller in operator/internal/controller/*/; do
+  expect ".golangci.yml has a rule for $controller" 0 '' grep -qF "\"**/$controller*.go\"" .golangci.yml
+done
 expect 'docs/tools.md has no blanks left' 1 '' grep -E 'TIME_[A-Z]' docs/tools.md
 
 mkdir -p "$tmp/busy"
