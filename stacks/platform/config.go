@@ -3,6 +3,7 @@ package platform
 import (
 	"encoding/json"
 	"fmt"
+	"path"
 	"strings"
 
 	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
@@ -200,7 +201,8 @@ func (c *Config) setDefaults() {
 }
 
 func (g *GitOps) setDefaults() {
-	g.Path = strings.Trim(g.Path, "/")
+	// Written in one way, since it is compared with the folders that Argo CD and Flux say they keep.
+	g.Path = path.Clean(strings.Trim(g.Path, "/"))
 	if g.Revision == "" {
 		g.Revision = defaultRevision
 	}

@@ -171,6 +171,18 @@ func TestParseConfigRefuses(t *testing.T) {
 	}
 }
 
+func TestThePathInTheRepositoryIsWrittenInOneWay(t *testing.T) {
+	for written, want := range map[string]string{"x/y": "x/y", "/x/y/": "x/y", "./x": "x", "x//y/.": "x/y", "/": ".", "..x/y..": "..x/y.."} {
+		config, err := platform.ParseConfig(values(map[string]string{"gitops": `{"flavour": "flux", "repoURL": "https://g", "path": "` + written + `"}`}), nil)
+		require.NoError(t, err, written)
+		require.Equal(t, want, config.GitOps.Path, written)
+	}
+	for _, refused := range []string{"..", "../x", "a/../b", "/a/.."} {
+		require.Equal(t, []string{`gitops.path: "` + refused + `" is not allowed; allowed is a path in the repository without ".."`},
+			problemsOf(t, map[string]string{"gitops": `{"flavour": "argocd", "repoURL": "https://g", "path": "` + refused + `"}`}))
+	}
+}
+
 func TestRepositoriesWithoutCredentialsAreAllowed(t *testing.T) {
 	for _, url := range []string{
 		"https://git.example.com/x.git", "https://git.example.com:8443/@scope/x.git", "http://127.0.0.1:3000/x.git",

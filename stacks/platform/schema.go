@@ -82,11 +82,15 @@ func Schema() *apiextensionsv1.JSONSchemaProps {
 }
 
 func gitOpsSchema() *apiextensionsv1.JSONSchemaProps {
+	path := configschema.Text(configschema.MaxImageLength)
+	path.XValidations = apiextensionsv1.ValidationRules{
+		{Rule: "!self.matches('(^|/)[.][.](/|$)')", Message: `allowed is a path in the repository without ".."`},
+	}
 	return configschema.Object([]string{"flavour", "repoURL", "path"}, configschema.Properties{
 		"flavour":                configschema.Enum(string(components.GitOpsArgoCD), string(components.GitOpsFlux)),
 		"namespace":              configschema.DNSLabel(configschema.MaxLabel),
 		"repoURL":                configschema.Text(configschema.MaxImageLength),
-		"path":                   configschema.Text(configschema.MaxImageLength),
+		"path":                   path,
 		"revision":               configschema.Text(configschema.MaxImageLength),
 		"secretName":             configschema.DNSLabel(configschema.MaxLabel),
 		"cascade":                configschema.Boolean(),

@@ -60,6 +60,17 @@ func TestBothReadAFolderAtARevision(t *testing.T) {
 	}
 }
 
+func TestAFolderMayBeTheWholeRepository(t *testing.T) {
+	dir := repository(t)
+	want := gitsource.Files{"env/dev/a/x.yaml": []byte("one\n"), "env/prod/a/x.yaml": []byte("another\n")}
+	files, err := gitsource.Local(t.Context(), dir, "v1", ".")
+	require.NoError(t, err)
+	require.Equal(t, want, files)
+	files, _, err = gitsource.Remote(t.Context(), dir, "v1", ".")
+	require.NoError(t, err)
+	require.Equal(t, want, files)
+}
+
 func TestAFolderThatIsNotThereIsEmpty(t *testing.T) {
 	dir := repository(t)
 	files, err := gitsource.Local(t.Context(), dir, "main", "env/moon")
