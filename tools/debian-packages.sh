@@ -11,8 +11,6 @@ packages() {
   build) cat <<'L' ;;
 make            runs the targets
 git             the version that is stamped into binaries
-gcc             the race detector needs cgo
-libc6-dev       the race detector needs cgo
 ca-certificates module downloads
 L
   cluster)
@@ -26,6 +24,10 @@ conntrack       kube-proxy forgets connections of UDP Services that moved
 iproute2        the network namespaces and links between the nodes
 util-linux      nsenter, unshare and mount for the nodes
 procps          sysctl, for forwarding inside the nodes
+L
+  race) cat <<'L' ;;
+gcc             the race detector needs cgo
+libc6-dev       the race detector needs cgo
 L
   zookeeper) cat <<'L' ;;
 zookeeper       the servers that tests of ZooKeeperConfigs talk to, started by the tests on free ports
@@ -45,11 +47,11 @@ L
   test) cat <<'L' ;;
 shellcheck      lints the shell scripts
 L
-  *) echo "tools/debian-packages.sh: no group named '$1': choose from build cluster zookeeper gitops languages test" >&2; exit 2 ;;
+  *) echo "tools/debian-packages.sh: no group named '$1': choose from build cluster race zookeeper gitops languages test" >&2; exit 2 ;;
   esac
 }
 
-[[ $# -gt 0 ]] || set -- build cluster zookeeper gitops languages test
+[[ $# -gt 0 ]] || set -- build cluster race zookeeper gitops languages test
 missing=()
 for group; do
   list=$(packages "$group")

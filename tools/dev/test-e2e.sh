@@ -57,7 +57,32 @@ run_test() {
   cd "$root/$1" && exec "$programs/$(basename "$1").test" -test.v -test.run "^$2\$" -test.timeout 40m
 }
 
+# own_temporary gives the tests a temporary folder of this run, and removes those of runs that were killed. Its path is short,
+# since sockets are in it.
+own_temporary() {
+  local folder base=${TMPDIR:-/tmp}/hf-e2e
+  for folder in "$base".*/; do
+    [[ ! -d $folder ]] || kill -0 "$(basename "${folder#"$base."}")" 2>/dev/null || remove_temporary "${folder%/}"
+  done
+  export TMPDIR=$base.$$
+  mkdir -p "$TMPDIR"
+  trap 'remove_temporary "$TMPDIR"' EXIT
+  trap 'exit 143' TERM INT
+}
+
+# remove_temporary FOLDER   takes down the clusters of tests that were interrupted, which go on without them, and removes the folder.
+remove_temporary() {
+  local file cluster
+  while read -r file; do
+    cluster=$(dirname "$file")
+    note "taking down the cluster $(basename "$cluster") that an interrupted test left"
+    "$bin/cluster" down --name "$(basename "$cluster")" --state-dir "${cluster%/clusters/*}" || true
+  done < <(find "$1" -path '*/clusters/*/state.json' 2>/dev/null)
+  rm -rf "$1"
+}
+
 build_environment
+own_temporary
 cd "$root"
 if [[ $# -gt 0 ]]; then
   step 'End-to-end tests'

@@ -23,6 +23,8 @@ const (
 	ReasonLeaderChanged = "LeaderChanged"
 	// ReasonOperatorChanged is the reason of the condition PendingRollout, and of the event that a rollout is pending.
 	ReasonOperatorChanged = "OperatorChanged"
+	// ReasonEtcdAccountFailed says that the operator cannot make the user of etcd that the pods are to log in with.
+	ReasonEtcdAccountFailed = "EtcdAccountFailed"
 	// ReasonRolloutStuck says that a pod cannot start (image, crash loop, scheduling): the message names it.
 	ReasonRolloutStuck = "RolloutStuck"
 )

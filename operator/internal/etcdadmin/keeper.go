@@ -11,11 +11,11 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
+	"golang.org/x/sync/semaphore"
 
 	"github.com/holdfast-io/holdfast/operator/internal/certs"
 )
@@ -64,9 +64,9 @@ type Keeper struct {
 	config Config
 	etcd   clientv3.Config
 
-	// mu makes changes one after the other: an owner of the name of one that is gone must not be granted what is just being
-	// taken away.
-	mu     sync.Mutex
+	// turn makes changes one after the other: an owner of the name of one that is gone must not be granted what is just being
+	// taken away. Not a mutex, since who waits for an etcd that hangs has a deadline.
+	turn   *semaphore.Weighted
 	client *clientv3.Client // nil until the first use: a client logs in when it is made, and etcd may be away by then
 }
 
@@ -92,29 +92,35 @@ func NewKeeper(config Config) (*Keeper, error) {
 		}
 		etcd.TLS.Certificates = []tls.Certificate{pair}
 	}
-	return &Keeper{config: config, etcd: etcd}, nil
+	return &Keeper{config: config, etcd: etcd, turn: semaphore.NewWeighted(1)}, nil
 }
 
 // Close ends the connection.
 func (k *Keeper) Close() error {
-	k.mu.Lock()
-	defer k.mu.Unlock()
+	if err := k.turn.Acquire(context.Background(), 1); err != nil {
+		return err
+	}
+	defer k.turn.Release(1)
 	if k.client == nil {
 		return nil
 	}
 	return k.client.Close()
 }
 
-// adminLocked connects, if that has not been done.
-func (k *Keeper) adminLocked() (Admin, error) {
+// admin waits for its turn, and connects if that has not been done. Call done when there is no error.
+func (k *Keeper) admin(ctx context.Context) (admin Admin, done func(), err error) {
+	if err := k.turn.Acquire(ctx, 1); err != nil {
+		return Admin{}, nil, fmt.Errorf("another change of etcd's users takes long: %w", err)
+	}
 	if k.client == nil {
 		client, err := clientv3.New(k.etcd)
 		if err != nil {
-			return Admin{}, fmt.Errorf("connect to etcd as its administrator: %w", err)
+			k.turn.Release(1)
+			return Admin{}, nil, fmt.Errorf("connect to etcd as its administrator: %w", err)
 		}
 		k.client = client
 	}
-	return Admin{Client: k.client}, nil
+	return Admin{Client: k.client}, func() { k.turn.Release(1) }, nil
 }
 
 // CA is the authorities of etcd's servers, as PEM; empty for those of the system.
@@ -150,12 +156,11 @@ func (k *Keeper) owner(name string) (Owner, bool) {
 
 // Grant brings the account of an owner about. An earlier owner of the same name goes first, with its keys.
 func (k *Keeper) Grant(ctx context.Context, owner Owner, account Account) error {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	admin, err := k.adminLocked()
+	admin, done, err := k.admin(ctx)
 	if err != nil {
 		return err
 	}
+	defer done()
 	names, err := admin.Names(ctx, k.space()+owner.Namespace+"/"+owner.Name+"/")
 	if err != nil {
 		return err
@@ -170,16 +175,26 @@ func (k *Keeper) Grant(ctx context.Context, owner Owner, account Account) error 
 	return admin.Grant(ctx, account)
 }
 
+// Confirm brings about an account that was granted before, should etcd have lost it (it was restored, or somebody changed it).
+// Unlike Grant it takes nothing from another owner of the name, so it may come late.
+func (k *Keeper) Confirm(ctx context.Context, account Account) error {
+	admin, done, err := k.admin(ctx)
+	if err != nil {
+		return err
+	}
+	defer done()
+	return admin.Grant(ctx, account)
+}
+
 // Collect takes away the accounts, with their keys, of owners that are gone, and returns them. Live returns the owners that
 // there are in a namespace, or false for one that cannot be looked into: its accounts stay. So does that of an owner whose name is
 // in use again, since its keys may be too; Grant sees to it.
 func (k *Keeper) Collect(ctx context.Context, live func(ctx context.Context, namespace string) ([]Owner, bool, error)) ([]Owner, error) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	admin, err := k.adminLocked()
+	admin, done, err := k.admin(ctx)
 	if err != nil {
 		return nil, err
 	}
+	defer done()
 	names, err := admin.Names(ctx, k.space())
 	if err != nil {
 		return nil, err

@@ -4,9 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"strings"
 	"time"
 
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
@@ -17,6 +19,7 @@ import (
 	v1alpha1 "github.com/holdfast-io/holdfast/operator/api/v1alpha1"
 	desired "github.com/holdfast-io/holdfast/operator/internal/desired/leaseservice"
 	"github.com/holdfast-io/holdfast/operator/internal/etcdadmin"
+	"github.com/holdfast-io/holdfast/operator/internal/reconcile"
 )
 
 const (
@@ -24,6 +27,8 @@ const (
 	defaultCollectEvery = time.Minute
 	// collectTimeout bounds one look.
 	collectTimeout = 30 * time.Second
+	// grantTimeout bounds what is asked of etcd for one account: while it hangs, a worker of the operator waits.
+	grantTimeout = 5 * time.Second
 )
 
 // account is the user of etcd that a LeaseService has from the operator.
@@ -32,6 +37,7 @@ type account struct {
 	invalid error // what the spec asks for is not to be had
 	granted bool
 	grant   func(context.Context) error
+	confirm func(context.Context) error
 }
 
 func (a *account) login() *desired.Login {
@@ -62,15 +68,51 @@ func (g *gatherer) account(ls *v1alpha1.LeaseService) (*account, error) {
 		want:    &desired.Login{Username: want.Name, Password: want.Password, CA: g.keeper.CA()},
 		granted: g.granted[ls.UID] == want,
 		grant: func(ctx context.Context) error {
-			if err := g.keeper.Grant(ctx, owner, want); err != nil {
-				return err
+			ask, cancel := context.WithTimeout(ctx, grantTimeout)
+			defer cancel()
+			if err := g.keeper.Grant(ask, owner, want); err != nil {
+				return reconcile.Unknown(grantTimeout, v1alpha1.ReasonEtcdAccountFailed, "the operator cannot make the user of etcd: %s", err)
 			}
 			g.mu.Lock()
 			defer g.mu.Unlock()
 			g.granted[ls.UID] = want
 			return nil
 		},
+		confirm: func(ctx context.Context) error {
+			ask, cancel := context.WithTimeout(ctx, grantTimeout)
+			defer cancel()
+			return g.keeper.Confirm(ask, want)
+		},
 	}, nil
+}
+
+// suppose takes an account for granted when the set's pods log in with it, since they were made after it was; it is confirmed
+// later. Else nothing of a LeaseService could be put right after a restart of the operator while etcd is away.
+func (g *gatherer) suppose(ls *v1alpha1.LeaseService, set *appsv1.StatefulSet, a *account) {
+	if a == nil || a.invalid != nil || a.granted || !desired.LogsIn(set, ls) {
+		return
+	}
+	a.granted = true
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.supposed[ls.UID] = a.confirm
+}
+
+// confirm confirms the accounts that were supposed.
+func (g *gatherer) confirm(ctx context.Context) error {
+	g.mu.Lock()
+	supposed := maps.Clone(g.supposed)
+	g.mu.Unlock()
+	for uid, confirm := range supposed {
+		if err := confirm(ctx); err != nil {
+			return fmt.Errorf("confirm an account (%d are left): %w", len(supposed), err)
+		}
+		delete(supposed, uid)
+		g.mu.Lock()
+		delete(g.supposed, uid)
+		g.mu.Unlock()
+	}
+	return nil
 }
 
 // newKeeper reads how to administer etcd. Nil: the options name no Secret.
@@ -97,9 +139,9 @@ func newKeeper(ctx context.Context, reader client.Reader, name types.NamespacedN
 	return keeper, nil
 }
 
-// collect takes away the accounts of LeaseServices that are gone, now and then, on the operator that leads. It asks the API
-// server and not a cache: what a cache does not show yet is not gone.
-func collect(keeper *etcdadmin.Keeper, reader client.Reader, every time.Duration) manager.RunnableFunc {
+// collect takes away the accounts of LeaseServices that are gone, now and then, on the operator that leads, and then calls confirm.
+// It asks the API server and not a cache: what a cache does not show yet is not gone.
+func collect(keeper *etcdadmin.Keeper, reader client.Reader, confirm func(context.Context) error, every time.Duration) manager.RunnableFunc {
 	live := func(ctx context.Context, namespace string) ([]etcdadmin.Owner, bool, error) {
 		return liveOwners(ctx, reader, namespace)
 	}
@@ -110,6 +152,9 @@ func collect(keeper *etcdadmin.Keeper, reader client.Reader, every time.Duration
 		for {
 			look, cancel := context.WithTimeout(ctx, collectTimeout)
 			gone, err := keeper.Collect(look, live)
+			if err == nil {
+				err = confirm(look)
+			}
 			cancel()
 			for _, owner := range gone {
 				log.Info("took the user and the keys of a LeaseService that is gone out of etcd", "namespace", owner.Namespace, "name", owner.Name, "uid", owner.UID)

@@ -60,6 +60,8 @@ type gatherer struct {
 	mu sync.Mutex
 	// granted has the accounts that were granted since the operator started, by UID.
 	granted map[types.UID]etcdadmin.Account
+	// supposed has how to confirm the accounts that an earlier operator granted, by UID.
+	supposed map[types.UID]func(context.Context) error
 	// secured has what is kept of LeaseServices that speak TLS, by UID.
 	secured map[types.UID]*secured
 	// missing has when pods were first seen missing, by UID of the LeaseService. A StatefulSet has no condition for
@@ -71,7 +73,8 @@ type gatherer struct {
 func newGatherer(listener Listener, settings desired.Settings, issuer Issuer, clock clock.PassiveClock) *gatherer {
 	return &gatherer{
 		listener: listener, settings: settings, issuer: issuer, clock: clock,
-		granted: map[types.UID]etcdadmin.Account{}, secured: map[types.UID]*secured{}, missing: map[types.UID]time.Time{},
+		granted: map[types.UID]etcdadmin.Account{}, supposed: map[types.UID]func(context.Context) error{},
+		secured: map[types.UID]*secured{}, missing: map[types.UID]time.Time{},
 	}
 }
 
@@ -96,6 +99,7 @@ func (g *gatherer) gather(ctx context.Context, reader client.Reader, ls *v1alpha
 		return observed, fmt.Errorf("reading the StatefulSet: %w", err)
 	}
 	observed.Set = set
+	g.suppose(ls, set, observed.Account)
 	if observed.Pods, err = podsOf(ctx, reader, ls, set); err != nil {
 		return observed, err
 	}
@@ -128,6 +132,7 @@ func (g *gatherer) forget(ls client.Object) {
 	delete(g.missing, ls.GetUID())
 	delete(g.secured, ls.GetUID())
 	delete(g.granted, ls.GetUID())
+	delete(g.supposed, ls.GetUID())
 }
 
 func (g *gatherer) missingSince(ls *v1alpha1.LeaseService, set *appsv1.StatefulSet, pods int) time.Time {

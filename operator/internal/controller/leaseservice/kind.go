@@ -82,7 +82,7 @@ func Component(options Options) component.Component {
 			gatherer.keeper = keeper
 			if keeper != nil {
 				every := cmp.Or(options.CollectEvery, defaultCollectEvery)
-				if err := mgr.Add(collect(keeper, mgr.GetAPIReader(), every)); err != nil {
+				if err := mgr.Add(collect(keeper, mgr.GetAPIReader(), gatherer.confirm, every)); err != nil {
 					return err
 				}
 			}

@@ -37,7 +37,7 @@ func newSamples(query Query, clock clock.PassiveClock) *samples {
 // queries are made at once: together they take as long as the slowest.
 func (s *samples) ask(ctx context.Context, guard, url string, checks []v1alpha1.ReleaseCheck) map[string]release.Sample {
 	s.mu.Lock()
-	before := s.known[guard]
+	before := maps.Clone(s.known[guard]) // other guards' passes drop from it what is due
 	s.mu.Unlock()
 	now := s.clock.Now()
 	answers := make([]answered, len(checks))

@@ -161,7 +161,7 @@ func args(ls *v1alpha1.LeaseService, mode v1alpha1.TLSMode, mounts []secretMount
 		fmt.Sprintf("--metrics-listen=:%d", v1alpha1.LeaseServiceMetricsPort),
 		fmt.Sprintf("--health-listen=:%d", v1alpha1.LeaseServiceHealthPort),
 		fmt.Sprintf("--advertise=$(POD_NAME).%s.%s.svc:%d", PeersName(ls), ls.Namespace, v1alpha1.LeaseServicePort),
-		"--etcd-prefix=" + Prefix(ls),
+		prefixFlag(ls),
 		fmt.Sprintf("--lease-ttl=%ds", ttl),
 		fmt.Sprintf("--drain-timeout=%ds", int(drainTimeout.Seconds())),
 	}
@@ -174,6 +174,8 @@ func args(ls *v1alpha1.LeaseService, mode v1alpha1.TLSMode, mounts []secretMount
 	}
 	return append(out, "--etcd-endpoints="+strings.Join(ls.Spec.EtcdEndpoints, ","))
 }
+
+func prefixFlag(ls *v1alpha1.LeaseService) string { return "--etcd-prefix=" + Prefix(ls) }
 
 // Prefix is the start of every key that the replicas write to etcd.
 func Prefix(ls *v1alpha1.LeaseService) string {

@@ -5,7 +5,9 @@ import (
 	"fmt"
 	"net"
 	"net/url"
+	"slices"
 
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -60,6 +62,13 @@ func loginSecret(ls *v1alpha1.LeaseService, login *Login) *corev1.Secret {
 		Type:       corev1.SecretTypeBasicAuth,
 		Data:       data,
 	}
+}
+
+// LogsIn tells whether a set's pods log in to etcd with the operator's Login, for the prefix that the LeaseService has now.
+func LogsIn(set *appsv1.StatefulSet, ls *v1alpha1.LeaseService) bool {
+	pod := &set.Spec.Template.Spec
+	return slices.ContainsFunc(pod.Volumes, func(v corev1.Volume) bool { return v.Secret != nil && v.Secret.SecretName == LoginSecretName(ls) }) &&
+		slices.ContainsFunc(pod.Containers, func(c corev1.Container) bool { return slices.Contains(c.Args, prefixFlag(ls)) })
 }
 
 // OwnPrefix is where everything of a LeaseService is that the operator keeps a user of etcd for. What it may be asked for

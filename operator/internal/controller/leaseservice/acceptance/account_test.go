@@ -134,4 +134,27 @@ func TestUsersOfEtcd(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, before.AuthRevision+2, after.AuthRevision, "the user and the role of the one that was deleted, and no more")
 	})
+	s.run("a new operator puts right what it may while it cannot administer etcd, and confirms later", func(t *testing.T) {
+		_, err := etcd.Root.UserChangePassword(ctx, "root", "another")
+		require.NoError(t, err)
+		root := etcd.Login(t, "root", "another")
+		_, name := s.login(etcd, "locks")
+		_, err = root.UserRevokeRole(ctx, name, name)
+		require.NoError(t, err)
+		s.stop()
+		s.startOperator()
+		s.edit("locks", func(spec *v1alpha1.LeaseServiceSpec) { spec.Replicas = 2 })
+		s.until("locks", "Ready with 2 replicas", func(ls *v1alpha1.LeaseService) bool { return ready(ls) && ls.Status.ReadyReplicas == 2 })
+		require.NoError(t, s.c.Create(ctx, minimal(t, s.ns, "late", spec)))
+		s.until("late", "without its user", func(ls *v1alpha1.LeaseService) bool {
+			return condition(ls, "Ready").Reason == v1alpha1.ReasonEtcdAccountFailed
+		})
+		_, err = root.UserChangePassword(ctx, "root", etcdtest.RootPassword)
+		require.NoError(t, err)
+		s.until("late", "Ready", ready)
+		require.True(t, poll(func() bool {
+			user, err := etcd.Root.UserGet(ctx, name)
+			return err == nil && len(user.Roles) == 1
+		}), "the account is not confirmed")
+	})
 }
