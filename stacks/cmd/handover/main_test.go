@@ -103,7 +103,8 @@ func TestWhatIsSaidOfTheStacksFile(t *testing.T) {
 		{options{stack: "prod", project: "."}, elsewhere, "make render ENV=prod OUT=CLONE/envs/prod with a clone of https://git.example.com/x.git for CLONE", "Commit it"},
 		{options{stack: "prod", project: "/x", file: "/x/Pulumi.prod.yaml"}, inCheckout, "make render ENV=prod", "Commit it"},
 		{
-			options{stack: "dev", project: "/x", file: "/state/Pulumi.dev.yaml"}, inCheckout,
+			options{stack: "dev", project: "/x", file: "/state/Pulumi.dev.yaml"},
+			inCheckout,
 			"make render ENV=dev LIVE=1 OUT=CLONE/stacks/gitops/prod with a clone of https://git.example.com/x.git for CLONE",
 			"It is made from /x/Pulumi.dev.yaml: change ownership there as well, and commit that",
 		},
