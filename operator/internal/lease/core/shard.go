@@ -1,6 +1,7 @@
 package core
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 	"time"
@@ -50,7 +51,8 @@ func NewShard(now Instant, epoch time.Time, records []Record) *Shard {
 		s.graceUntil = max(s.graceUntil, h.deadline)
 	}
 	for _, e := range s.entries {
-		slices.SortFunc(e.holds, func(a, b *hold) int { return int(a.Token - b.Token) })
+		slices.SortFunc(e.holds, func(a, b *hold) int { return cmp.Compare(a.Token, b.Token) })
+		e.look()
 	}
 	return s
 }
@@ -161,7 +163,7 @@ func (s *Shard) end(now Instant, h *hold, reason EndReason, by ender, out *Outpu
 		h.enders = append(h.enders, by)
 	}
 	if h.ending == 0 {
-		h.ending = reason
+		h.entry.decide(h, reason)
 		s.timers.stop(&h.timer)
 	}
 	s.advance(now, h.entry, out)
@@ -209,10 +211,8 @@ func (s *Shard) Committed(now Instant, name string, revision int64, out *Output)
 	if e == nil || e.flight == nil {
 		return
 	}
-	f := e.flight
-	e.flight = nil
+	f := s.landed(e)
 	e.revision = revision
-	s.inFlight--
 	for _, h := range f.ends {
 		s.ended(now, h, revision, out)
 	}
@@ -222,6 +222,19 @@ func (s *Shard) Committed(now Instant, name string, revision int64, out *Output)
 	if f.grant != nil {
 		s.granted(now, e, f, revision, out)
 	}
+	s.goOn(now, e, out)
+}
+
+// landed takes note that the op of a name is not in flight any more.
+func (s *Shard) landed(e *entry) *flight {
+	f := e.flight
+	e.flight = nil
+	s.inFlight--
+	return f
+}
+
+// goOn answers what waited for the op that was in flight, and starts the next.
+func (s *Shard) goOn(now Instant, e *entry, out *Output) {
 	for _, r := range e.reads {
 		s.answer(now, e, r, out)
 	}
@@ -231,7 +244,7 @@ func (s *Shard) Committed(now Instant, name string, revision int64, out *Output)
 
 func (s *Shard) ended(now Instant, h *hold, revision int64, out *Output) {
 	e := h.entry
-	e.holds = slices.DeleteFunc(e.holds, func(other *hold) bool { return other == h })
+	e.remove(h)
 	s.holds--
 	s.timers.stop(&h.timer)
 	if h.ending != Abandoned {
@@ -300,7 +313,7 @@ func (s *Shard) granted(now Instant, e *entry, f *flight, revision int64, out *O
 	h.Token = revision
 	h.deadline = now.Add(h.TTL)
 	h.sharers = len(w.tickets)
-	e.holds = append(e.holds, h)
+	e.add(h)
 	s.holds++
 	s.timers.set(&h.timer, h.due())
 	grant := Grant{Hold: h.view(now), Revision: revision, Waited: now.Sub(w.since), GraceFor: s.grace(now)}
@@ -311,7 +324,7 @@ func (s *Shard) granted(now Instant, e *entry, f *flight, revision int64, out *O
 		out.commit(t, ChangeResult{Holds: []HoldView{grant.Hold}, Revision: revision})
 	}
 	if h.sharers == 0 {
-		h.ending = Abandoned
+		e.decide(h, Abandoned)
 		s.timers.stop(&h.timer)
 	}
 }
