@@ -190,7 +190,7 @@ const (
 	ErrorReason_ERROR_REASON_REQUEST_ENDED ErrorReason = 6
 	// FAILED_PRECONDITION: the request_id was used before with other parameters.
 	ErrorReason_ERROR_REASON_REQUEST_MISMATCH ErrorReason = 7
-	// RESOURCE_EXHAUSTED: see the QuotaFailure and RetryInfo details.
+	// RESOURCE_EXHAUSTED: see the QuotaFailure and RetryInfo details. Without RetryInfo, trying again does not help.
 	ErrorReason_ERROR_REASON_QUOTA_EXCEEDED ErrorReason = 8
 	// UNAVAILABLE: no replica serves this name at the moment (a fail-over is going on). Retry.
 	ErrorReason_ERROR_REASON_NO_OWNER ErrorReason = 9

@@ -63,6 +63,54 @@ func TestOpsAreBoundedByBytes(t *testing.T) {
 	require.Equal(t, 1, s.Holds(), "and who waited for all of them is granted")
 }
 
+// What the store refuses is answered with its error; the name goes on as it was, and with other requests.
+func TestARefusedOpIsUndone(t *testing.T) {
+	s := core.NewShard(0, time.Unix(0, 0), []core.Record{{Name: "n", Hold: core.Hold{Token: 1, Mode: core.Shared, TTL: time.Second, RequestID: "old"}}})
+	refused := errors.New("too large")
+	var out core.Output
+	answer := func(ticket core.Ticket) core.Reply {
+		t.Helper()
+		for _, r := range out.Replies {
+			if r.Ticket == ticket {
+				return r
+			}
+		}
+		require.Fail(t, "no answer", "to %d", ticket)
+		return core.Reply{}
+	}
+	acquire := func(id string, ticket core.Ticket) {
+		s.Acquire(0, core.AcquireRequest{Name: "n", RequestID: id, Mode: core.Shared, TTL: time.Second}, ticket, &out)
+	}
+	acquire("large", 1)
+	acquire("small", 2)
+	s.Get(0, "n", false, 3, &out)
+	s.Refused(0, "n", refused, &out)
+	require.ErrorIs(t, answer(1).Err, refused)
+	require.Len(t, answer(3).Result.(core.LeaseView).Holds, 1)
+	out.Reset()
+	s.Committed(0, "n", 2, &out)
+	require.NoError(t, answer(2).Err)
+	require.Equal(t, 2, s.Holds())
+
+	out.Reset()
+	s.Change(0, "n", 1, []byte("large"), 4, &out)
+	s.Refused(0, "n", refused, &out)
+	require.ErrorIs(t, answer(4).Err, refused)
+	view, _ := s.View(0, "n")
+	require.Empty(t, view.Holds[0].Value)
+
+	out.Reset()
+	s.Release(0, "n", 1, 5, &out)
+	s.Refused(0, "n", refused, &out)
+	require.ErrorIs(t, answer(5).Err, refused)
+	_, err := s.KeepAlive(0, "n", 1)
+	require.NoError(t, err, "it is still held")
+	out.Reset()
+	s.Tick(core.Instant(3*time.Second), &out)
+	require.Len(t, out.Ops, 1, "its time ends it all the same")
+	require.Equal(t, core.Expired, out.Ops[0].Ends[0].Reason)
+}
+
 // Whatever is known of a name with many holds is what looking through them would find: the slots that are free, how much is taken, who has
 // which request and token.
 func TestManyHoldsAreKnown(t *testing.T) {

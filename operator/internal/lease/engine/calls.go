@@ -18,6 +18,11 @@ type StoreError struct{ Reason string }
 
 func (e *StoreError) Error() string { return "the store takes no writes at the moment: " + e.Reason }
 
+// RefusedError says that the store will never take what a call asks for, and why. Nothing of the call has happened.
+type RefusedError struct{ Reason string }
+
+func (e *RefusedError) Error() string { return "this cannot be stored: " + e.Reason }
+
 // NotOwnerError says that this replica does not serve a shard (any more). A call that got it may have
 // happened or not; with a request id or a token it can be repeated at the owner.
 type NotOwnerError struct{ Shard int }

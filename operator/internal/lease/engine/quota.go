@@ -42,6 +42,9 @@ func (e *QuotaError) Error() string {
 	return fmt.Sprintf("the quota %q is used up: this replica's share is %d", e.Quota, e.Limit)
 }
 
+// QuotaValueBytes is the name of the limit that is on the size of a request.
+const QuotaValueBytes = "value_bytes"
+
 const (
 	quotaLeases         = "leases"
 	quotaWaiters        = "waiters"

@@ -117,6 +117,9 @@ func (e *Engine) join(ctx context.Context) (*session, error) {
 			wake()
 		}
 	}
+	s.committer.refused = func(op *store.BatchOp, err error) {
+		slots[op.Shard].refused(e, op, e.opts.Clock(), err)
+	}
 	return s, nil
 }
 

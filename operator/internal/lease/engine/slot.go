@@ -134,11 +134,27 @@ func (s *slot) committed(e *Engine, op *store.BatchOp, now core.Instant, revisio
 	}
 	s.shard.Committed(now, op.Op.Name, revision, &s.out)
 	wakes = s.reply(wakes)
+	s.landed(e)
+	return wakes
+}
+
+// refused takes note of an op that the store will never take.
+func (s *slot) refused(e *Engine, op *store.BatchOp, now core.Instant, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.shard == nil || s.claim != op.Claim {
+		return
+	}
+	s.shard.Refused(now, op.Op.Name, err, &s.out)
+	s.landed(e)
+}
+
+// landed delivers what follows from an op that is not in flight any more. The lock is held.
+func (s *slot) landed(e *Engine) {
 	s.deliver(e)
 	if s.drained != nil && s.shard.InFlight() == 0 {
 		close(s.drained)
 	}
-	return wakes
 }
 
 // reply passes on the replies, and adds to wakes what is to be called afterwards. The lock is held.

@@ -71,6 +71,7 @@ func (s *Server) toError(err error) error {
 		noOwner   *noOwnerError
 		quota     *engine.QuotaError
 		trouble   *engine.StoreError
+		refused   *engine.RefusedError
 		denied    *accessError
 	)
 	switch {
@@ -97,6 +98,10 @@ func (s *Server) toError(err error) error {
 			Subject: quota.Quota, Description: quota.Error(),
 		}}}
 		return rich(codes.ResourceExhausted, leasev1.ErrorReason_ERROR_REASON_QUOTA_EXCEEDED, err, nil, failure, retryInfo(quota.RetryAfter))
+	case errors.As(err, &refused):
+		return rich(codes.ResourceExhausted, leasev1.ErrorReason_ERROR_REASON_QUOTA_EXCEEDED, err, nil, &errdetails.QuotaFailure{
+			Violations: []*errdetails.QuotaFailure_Violation{{Subject: engine.QuotaValueBytes, Description: refused.Error()}},
+		})
 	case errors.As(err, &owner):
 		return rich(codes.Unavailable, leasev1.ErrorReason_ERROR_REASON_NOT_OWNER, err, s.ownerOf(owner.Shard), retryInfo(retrySoon))
 	case errors.As(err, &noOwner):

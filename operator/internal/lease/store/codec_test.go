@@ -31,6 +31,35 @@ func TestHoldsRoundTrip(t *testing.T) {
 	})
 }
 
+// What an op is taken to add to a batch is not less than what it does: otherwise a batch may become what the store refuses.
+func TestSizesAreNotUnderestimated(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		text := rapid.StringN(0, 300, 1200)
+		hold := func() *core.Hold {
+			h := &core.Hold{
+				Slot: rapid.Int32Min(0).Draw(t, "slot"), Token: rapid.Int64Min(0).Draw(t, "token"), Holder: text.Draw(t, "holder"),
+				Identity: text.Draw(t, "identity"), RequestID: text.Draw(t, "request"), Mode: core.Permits,
+				PermitsHeld: rapid.Int32Min(0).Draw(t, "permits"), PermitsTotal: rapid.Int32Min(0).Draw(t, "total"),
+				TTL: time.Duration(rapid.Int64Min(1).Draw(t, "ttl")), Metadata: rapid.MapOf(text, text).Draw(t, "metadata"),
+				Value: []byte(text.Draw(t, "value")),
+			}
+			if rapid.Bool().Draw(t, "revoked") {
+				h.Revocation = &core.Revocation{
+					Reason: text.Draw(t, "reason"), RequestedBy: text.Draw(t, "by"), Period: time.Duration(rapid.Int64Min(1).Draw(t, "period")), Force: true,
+				}
+			}
+			return h
+		}
+		op := core.Op{Name: text.Draw(t, "name")}
+		for range rapid.IntRange(1, 3).Draw(t, "writes") {
+			granted, ended := hold(), hold()
+			op.Writes = append(op.Writes, core.Write{Slot: ended.Slot, Hold: granted})
+			op.Ends = append(op.Ends, core.End{Slot: ended.Slot, Reason: core.Abandoned, Hold: *ended})
+		}
+		require.GreaterOrEqual(t, sizeOf(&op), proto.Size(record([]BatchOp{{Shard: MaxShards, Op: op}})))
+	})
+}
+
 func FuzzDecodeHold(f *testing.F) {
 	data, err := proto.Marshal(holdRecord(&core.Hold{Holder: "h", Mode: core.Exclusive, TTL: time.Second}))
 	require.NoError(f, err)
