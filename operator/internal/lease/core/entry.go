@@ -176,7 +176,9 @@ func describe(mode Mode, total int32) string {
 //
 // Only the first waiter is ever considered, which makes the line first come, first served in every mode.
 // One grant an op, because the token is the revision of the op's transaction, and tokens tell holds apart.
-func (e *entry) plan(wall time.Time) (*flight, Op) {
+//
+// A grant that takes the place of no hold that ends must be admitted. When it is not, plan has done nothing but to say why.
+func (e *entry) plan(wall time.Time, admit func() error) (*flight, Op, error) {
 	f := &flight{}
 	var first *waiter
 	if len(e.queue) > 0 {
@@ -190,6 +192,11 @@ func (e *entry) plan(wall time.Time) (*flight, Op) {
 	op := Op{Name: e.name}
 	slot := int32(-1)
 	if first != nil && e.rest(f.ends).fits(&first.req) {
+		if admit != nil && f.adds() {
+			if err := admit(); err != nil {
+				return nil, Op{}, err
+			}
+		}
 		slot = e.freeSlot(f.ends)
 		f.grant, f.granted = first, first.hold(slot, wall)
 		op.Writes = append(op.Writes, Write{Slot: slot, Hold: &f.granted.Hold})
@@ -209,10 +216,13 @@ func (e *entry) plan(wall time.Time) (*flight, Op) {
 		op.Writes = append(op.Writes, Write{Slot: h.Slot, Hold: h.flying})
 	}
 	if len(op.Writes) == 0 {
-		return nil, Op{}
+		return nil, Op{}, nil
 	}
-	return f, op
+	return f, op, nil
 }
+
+// adds says whether a grant makes the holds more.
+func (f *flight) adds() bool { return len(f.ends) == 0 }
 
 // hold makes the hold a waiter is going to get.
 func (w *waiter) hold(slot int32, wall time.Time) *hold {

@@ -20,7 +20,10 @@ type Shard struct {
 	holds      int
 	waiters    int
 	inFlight   int
-	frozen     bool
+	// reserved is how many of those in flight will make the holds more.
+	reserved int
+	admit    func() error
+	frozen   bool
 }
 
 // Record is a hold as it is loaded from the store.
@@ -56,6 +59,13 @@ func NewShard(now Instant, epoch time.Time, records []Record) *Shard {
 	}
 	return s
 }
+
+// Admit lets a function decide on each grant that makes the holds more, just before it is committed. When it returns an error, that is the
+// answer to the request, whether it waited or not; otherwise the grant counts in Promised from then on.
+func (s *Shard) Admit(admit func() error) { s.admit = admit }
+
+// Promised returns how many holds there are, and how many more there will be when what is in flight is committed.
+func (s *Shard) Promised() int { return s.holds + s.reserved }
 
 func (s *Shard) entry(name string) *entry {
 	e := s.entries[name]
@@ -174,7 +184,11 @@ func (s *Shard) advance(now Instant, e *entry, out *Output) {
 	if e.flight != nil || s.frozen {
 		return
 	}
-	f, op := e.plan(s.wall(now))
+	f, op, err := e.plan(s.wall(now), s.admit)
+	for err != nil {
+		s.refuse(e.queue[0], err, out)
+		f, op, err = e.plan(s.wall(now), s.admit)
+	}
 	if f == nil {
 		s.refuseTries(now, e, out)
 		if e.empty() {
@@ -189,6 +203,9 @@ func (s *Shard) advance(now Instant, e *entry, out *Output) {
 	}
 	if f.grant != nil {
 		s.drop(f.grant)
+		if f.adds() {
+			s.reserved++
+		}
 	}
 	out.Ops = append(out.Ops, op)
 }
@@ -230,6 +247,9 @@ func (s *Shard) landed(e *entry) *flight {
 	f := e.flight
 	e.flight = nil
 	s.inFlight--
+	if f.grant != nil && f.adds() {
+		s.reserved--
+	}
 	return f
 }
 

@@ -67,9 +67,9 @@ type Engine struct {
 	draining atomic.Bool
 	// waiting is why there is no certain session; nil while nothing is known to be wrong.
 	waiting atomic.Pointer[string]
-	// holds, waiters and owned (the slots that serve) are sums over the slots.
-	holds, waiters, owned atomic.Int64
-	limiter               *limiter
+	// holds, waiters, owned (the slots that serve) and promised (holds with those being committed) are sums over the slots.
+	holds, waiters, owned, promised atomic.Int64
+	limiter                         *limiter
 	// changed tells of a new cluster, session, readiness or draining state.
 	changed broadcast
 }
