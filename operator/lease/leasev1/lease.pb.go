@@ -2416,7 +2416,8 @@ func (x *RevokeRequest) GetRequestedBy() string {
 // RevokeResponse lists what was asked or ended.
 type RevokeResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The holds that were asked, each with its revocation, or were ended at once.
+	// The holds that were asked, each with its revocation, or were ended at once. Those of all holds that had ended before
+	// that are left out.
 	Holds []*Hold `protobuf:"bytes,1,rep,name=holds,proto3" json:"holds,omitempty"`
 	// Whether they have been ended already.
 	Ended bool `protobuf:"varint,2,opt,name=ended,proto3" json:"ended,omitempty"`

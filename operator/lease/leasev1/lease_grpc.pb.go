@@ -89,7 +89,8 @@ type LeaseServiceClient interface {
 	Watch(ctx context.Context, in *WatchRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[WatchResponse], error)
 	// Revoke asks the holders of a name to let go by a deadline, or ends their holds.
 	//
-	// Errors: NOT_FOUND (LEASE_NOT_HELD) when nobody, or not the given token, holds the name.
+	// All holds are those that there are when the call comes: who is granted the name later is not touched. Errors: NOT_FOUND
+	// (LEASE_NOT_HELD) when nobody, or not the given token, holds the name.
 	Revoke(ctx context.Context, in *RevokeRequest, opts ...grpc.CallOption) (*RevokeResponse, error)
 	// CheckToken says whether a token is that of a live hold. It is what a guarded resource that cannot
 	// keep the highest token it has seen asks before it lets a write in.
@@ -290,7 +291,8 @@ type LeaseServiceServer interface {
 	Watch(*WatchRequest, grpc.ServerStreamingServer[WatchResponse]) error
 	// Revoke asks the holders of a name to let go by a deadline, or ends their holds.
 	//
-	// Errors: NOT_FOUND (LEASE_NOT_HELD) when nobody, or not the given token, holds the name.
+	// All holds are those that there are when the call comes: who is granted the name later is not touched. Errors: NOT_FOUND
+	// (LEASE_NOT_HELD) when nobody, or not the given token, holds the name.
 	Revoke(context.Context, *RevokeRequest) (*RevokeResponse, error)
 	// CheckToken says whether a token is that of a live hold. It is what a guarded resource that cannot
 	// keep the highest token it has seen asks before it lets a write in.
