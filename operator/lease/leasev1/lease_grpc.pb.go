@@ -104,7 +104,8 @@ type LeaseServiceClient interface {
 	Session(ctx context.Context, opts ...grpc.CallOption) (grpc.BidiStreamingClient[SessionRequest, SessionResponse], error)
 	// GetShardMap returns which replica serves which names.
 	GetShardMap(ctx context.Context, in *GetShardMapRequest, opts ...grpc.CallOption) (*GetShardMapResponse, error)
-	// WatchShardMap streams the map: the present one at once, then each new one.
+	// WatchShardMap streams the map: the present one at once, then each new one. It ends with UNAVAILABLE (STORE_UNAVAILABLE) at a
+	// replica that is cut off from the store, as sessions do: ask another one.
 	WatchShardMap(ctx context.Context, in *WatchShardMapRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[WatchShardMapResponse], error)
 }
 
@@ -306,7 +307,8 @@ type LeaseServiceServer interface {
 	Session(grpc.BidiStreamingServer[SessionRequest, SessionResponse]) error
 	// GetShardMap returns which replica serves which names.
 	GetShardMap(context.Context, *GetShardMapRequest) (*GetShardMapResponse, error)
-	// WatchShardMap streams the map: the present one at once, then each new one.
+	// WatchShardMap streams the map: the present one at once, then each new one. It ends with UNAVAILABLE (STORE_UNAVAILABLE) at a
+	// replica that is cut off from the store, as sessions do: ask another one.
 	WatchShardMap(*WatchShardMapRequest, grpc.ServerStreamingServer[WatchShardMapResponse]) error
 	mustEmbedUnimplementedLeaseServiceServer()
 }

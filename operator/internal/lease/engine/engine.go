@@ -70,6 +70,7 @@ type Engine struct {
 	// holds, waiters, owned (the slots that serve) and promised (holds with those being committed) are sums over the slots.
 	holds, waiters, owned, promised atomic.Int64
 	limiter                         *limiter
+	cut                             cutOff
 	// changed tells of a new cluster, session, readiness or draining state.
 	changed broadcast
 }
@@ -209,6 +210,7 @@ func (e *Engine) tick(ctx context.Context) error {
 		case <-ticker.C:
 		}
 		now := e.opts.Clock()
+		e.lookCut(now)
 		slots := e.table()
 		for i := range slots {
 			slots[i].tick(e, now)

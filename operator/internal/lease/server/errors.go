@@ -50,6 +50,9 @@ func (e *noOwnerError) Error() string {
 // errStopping says that this replica is about to stop.
 var errStopping = errors.New("this replica is stopping")
 
+// errCutOff is why the streams of a replica end that is cut off from the store; what is wrong the engine knows.
+var errCutOff = errors.New("this replica is cut off from the store")
+
 // toError makes the gRPC error of any error of the service. It is the only place that does.
 // What has a gRPC status already, because another replica answered, passes unchanged.
 func (s *Server) toError(err error) error {
