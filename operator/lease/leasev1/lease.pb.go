@@ -874,7 +874,8 @@ func (x *Revocation) GetForce() bool {
 // Contention is an error detail: why an acquire was not granted.
 type Contention struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The present holds (at most 16), each with expires_in.
+	// The present holds, oldest token first, each with expires_in, without metadata and value: at most 16, and fewer when they
+	// are long, since gRPC takes 8 KiB of trailers in some languages. Get returns all of them.
 	Holds []*Hold `protobuf:"bytes,1,rep,name=holds,proto3" json:"holds,omitempty"`
 	// The place in line the request had; 1 is next. 0: it was not in line.
 	QueuePosition int32 `protobuf:"varint,2,opt,name=queue_position,json=queuePosition,proto3" json:"queue_position,omitempty"`
@@ -1829,7 +1830,7 @@ func (x *ListRequest) GetHolder() string {
 // ListResponse is one page.
 type ListResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The leases, by name. A page may be shorter than asked for and still not be the last.
+	// The leases, by name. A page may be shorter than asked for and still not be the last: it holds about 1 MiB at most.
 	Leases []*Lease `protobuf:"bytes,1,rep,name=leases,proto3" json:"leases,omitempty"`
 	// For the next page. Empty: this was the last one.
 	NextPageToken string `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
@@ -3806,7 +3807,7 @@ type SessionQueued struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The place in line; 1 is next.
 	QueuePosition int32 `protobuf:"varint,1,opt,name=queue_position,json=queuePosition,proto3" json:"queue_position,omitempty"`
-	// The present holds (at most 16).
+	// The present holds (at most 16), without metadata and value.
 	Holds         []*Hold `protobuf:"bytes,2,rep,name=holds,proto3" json:"holds,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

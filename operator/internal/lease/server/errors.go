@@ -156,12 +156,28 @@ func retryHeld(e *core.HeldError) time.Duration {
 	return retry
 }
 
+// contentionBytes is how much the holds of a Contention take at most, but for one that does alone. Details of errors travel in trailers, base64,
+// of which gRPC in other languages takes 8 KiB with everything else.
+const contentionBytes = 3 << 10
+
 func contention(e *core.HeldError) *leasev1.Contention {
 	c := &leasev1.Contention{QueuePosition: int32(e.Position), Waiters: int32(e.Waiters)}
+	bytes := 0
 	for i := range e.Holds {
-		c.Holds = append(c.Holds, holdView(&e.Holds[i]))
+		h := brief(holdView(&e.Holds[i]))
+		bytes += h.SizeVT()
+		if i > 0 && bytes > contentionBytes {
+			break
+		}
+		c.Holds = append(c.Holds, h)
 	}
 	return c
+}
+
+// brief takes what a holder attached out of a hold.
+func brief(h *leasev1.Hold) *leasev1.Hold {
+	h.Metadata, h.Value = nil, nil
+	return h
 }
 
 // reasonOf returns the ErrorInfo of a gRPC error of the service; nil if it has none.

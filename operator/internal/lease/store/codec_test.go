@@ -1,6 +1,7 @@
 package store
 
 import (
+	"slices"
 	"testing"
 	"time"
 
@@ -57,6 +58,28 @@ func TestSizesAreNotUnderestimated(t *testing.T) {
 			op.Ends = append(op.Ends, core.End{Slot: ended.Slot, Reason: core.Abandoned, Hold: *ended})
 		}
 		require.GreaterOrEqual(t, sizeOf(&op), proto.Size(record([]BatchOp{{Shard: MaxShards, Op: op}})))
+	})
+}
+
+// A snapshot goes in parts that are not too large, each lease in one of them.
+func TestSnapshotsGoInParts(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		var leases []core.LeaseView
+		for range rapid.IntRange(0, 40).Draw(t, "leases") {
+			value := make([]byte, rapid.SampledFrom([]int{0, 64 << 10, 2 << 20}).Draw(t, "value"))
+			leases = append(leases, core.LeaseView{Name: "n", Revision: int64(len(leases)), Holds: []core.HoldView{{Hold: core.Hold{Value: value}}}})
+		}
+		parts := partsOf(leases)
+		require.NotEmpty(t, parts, "nothing is said too")
+		require.Equal(t, len(leases), len(slices.Concat(parts...)))
+		for i, part := range parts {
+			size := 0
+			for k := range part {
+				size += part[k].Holds[0].Size()
+			}
+			require.True(t, len(part) == 1 || size <= snapshotBytes, "part %d of %d", i, len(parts))
+			require.True(t, len(part) > 0 || len(leases) == 0)
+		}
 	})
 }
 
