@@ -942,7 +942,8 @@ type Wait struct {
 	// How long to wait at most. Unset: up to the deadline of the call, or without end if it has none.
 	Timeout *durationpb.Duration `protobuf:"bytes,1,opt,name=timeout,proto3" json:"timeout,omitempty"`
 	// How long this request has waited already, at a replica that served the name before. The line is in the order in which waits
-	// began, so a call that is made again after a change of owner does not lose its place.
+	// began, so a call that is made again after a change of owner does not lose its place. Once the owner has been serving the name for
+	// longer than such calls take to come back, it counts for no more than that time.
 	Waited        *durationpb.Duration `protobuf:"bytes,2,opt,name=waited,proto3" json:"waited,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

@@ -14,6 +14,10 @@ type slot struct {
 	index int
 	// givenUp is the claim that was to be removed last. Only reconcile uses it.
 	givenUp store.Claim
+	// claimed is a core.Instant: since when whoever serves the shard has done so, as far as is known. seen is the claim that was found then;
+	// only watch uses it.
+	claimed atomic.Int64
+	seen    store.Claim
 
 	mu sync.Mutex
 	// shard is nil while this replica does not serve it. claim and session are those it was claimed with.
@@ -68,6 +72,7 @@ func (s *slot) take(e *Engine, session *session, claim store.Claim, shard *core.
 	defer s.mu.Unlock()
 	s.shard, s.claim, s.session = shard, claim, session
 	shard.Admit(e.admitTo(s))
+	s.claimed.Store(int64(e.opts.Clock()))
 	s.calls = map[core.Ticket]*Call{}
 	s.follow = map[holdKey]*Follower{}
 	s.count(e)
