@@ -126,6 +126,7 @@ func TestReview(t *testing.T) {
 	})
 	t.Run("an account that is gone is refused", func(t *testing.T) {
 		link.Restore()
+		ahead.Store(0) // so that the token has not expired
 		require.NoError(t, client.CoreV1().ServiceAccounts("default").Delete(ctx, "tenant", metav1.DeleteOptions{}))
 		require.Eventually(t, func() bool {
 			ahead.Add(int64(2 * time.Minute))
