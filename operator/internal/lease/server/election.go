@@ -95,7 +95,8 @@ func (e *elections) Proclaim(ctx context.Context, req *leasev1.ProclaimRequest) 
 	var c checker
 	c.name(req.GetName())
 	c.token(req.GetToken())
-	c.atMost("value", len(req.GetValue()), maxValue)
+	c.atMost("value", len(req.GetValue()), e.server.maxValue())
+	e.server.refused.count(&c, false)
 	if err := c.err(); err != nil {
 		return nil, e.server.toError(err)
 	}
@@ -123,6 +124,9 @@ func (e *elections) Resign(ctx context.Context, req *leasev1.ResignRequest) (*le
 }
 
 // Transfer implements ElectionService.
+//
+// A transfer whose outcome is not known is repeated. It names the token of the hold, so it cannot happen twice; but one that happened the
+// first time must not be told the second time that its hold is over.
 func (e *elections) Transfer(ctx context.Context, req *leasev1.TransferRequest) (*leasev1.TransferResponse, error) {
 	var c checker
 	c.name(req.GetName())
@@ -141,7 +145,7 @@ func (e *elections) Transfer(ctx context.Context, req *leasev1.TransferRequest) 
 		}
 		return &leasev1.TransferResponse{Leader: leader(&changed.Holds[0].Hold), Revision: changed.Revision}, nil
 	}
-	got, err := onConn(ctx, e.server, e.server.callerOf(ctx), req.GetName(), local,
+	got, err := onConn(ctx, e.server, who, req.GetName(), local,
 		func(ctx context.Context, conn *grpc.ClientConn) (*leasev1.TransferResponse, error) {
 			return leasev1.NewElectionServiceClient(conn).Transfer(ctx, req)
 		})

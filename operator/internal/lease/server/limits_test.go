@@ -8,14 +8,50 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/holdfast-io/holdfast/operator/internal/lease/clock"
 	"github.com/holdfast-io/holdfast/operator/internal/lease/core"
 	"github.com/holdfast-io/holdfast/operator/internal/lease/server"
+	"github.com/holdfast-io/holdfast/operator/lease/leasestatus"
 	"github.com/holdfast-io/holdfast/operator/lease/leasev1"
 )
+
+// The status tells the limits on single requests, and how often they were what was wrong.
+func TestTheStatusTellsTheLimitsOfRequests(t *testing.T) {
+	listener := listen(t)
+	replica(t, listener, 1, clusterOf(1, listener.Addr().String()), clock.Now, func(o *server.Options) {
+		o.MaxValue, o.TTLs = 10, server.TTLs{Min: 2 * time.Second, Max: time.Minute, Default: time.Minute}
+	})
+	conn := dial(t, listener.Addr().String())
+	client := leasev1.NewLeaseServiceClient(conn)
+	for _, bad := range []*leasev1.AcquireRequest{
+		{Name: "n", Value: make([]byte, 11)},
+		{Name: "n", Ttl: durationpb.New(time.Second)},
+		{Name: "n", Ttl: durationpb.New(time.Hour)},
+		{Name: "n", Ttl: durationpb.New(2 * time.Hour)},
+	} {
+		_, err := client.Acquire(within(t), bad)
+		require.Equal(t, codes.InvalidArgument, status.Code(err))
+	}
+	_, err := client.Acquire(within(t), &leasev1.AcquireRequest{Name: "n", Value: make([]byte, 10), Ttl: durationpb.New(2 * time.Second)})
+	require.NoError(t, err)
+	got, err := leasestatus.NewLeaseStatusServiceClient(conn).GetStatus(within(t), &leasestatus.GetStatusRequest{})
+	require.NoError(t, err)
+	found := map[string][2]int64{}
+	for _, q := range got.GetQuotas() {
+		found[q.GetName()] = [2]int64{q.GetLimit(), q.GetRefused()}
+	}
+	assert.Equal(t, [2]int64{10, 1}, found["value_bytes"])
+	assert.Equal(t, [2]int64{2, 1}, found["ttl_min_seconds"])
+	assert.Equal(t, [2]int64{60, 2}, found["ttl_max_seconds"])
+	for _, name := range []string{"leases", "waiters", "waiters_per_name", "rate"} {
+		assert.Contains(t, found, name)
+	}
+}
 
 // Who says that it has waited elsewhere is believed as far as that can be: right after a change of owner, and from a replica.
 func TestWaitsElsewhereAreBelievedAsFarAsTheyCanBe(t *testing.T) {

@@ -48,6 +48,8 @@ type Options struct {
 	Name     string
 	Version  string
 	TTLs     TTLs
+	// MaxValue is how many bytes a value may have; 0 stands for 64 KiB, which is also the most.
+	MaxValue int
 	// Patience is how long a call waits for a name that nobody serves.
 	Patience time.Duration
 	Clock    func() core.Instant
@@ -74,6 +76,7 @@ type Server struct {
 	// elsewhere tells sessions of holds that other replicas serve.
 	elsewhere *elsewhereHolds
 	metrics   *metrics
+	refused   refusals
 	grpc      *grpc.Server
 	health    *health.Server
 	started   core.Instant
