@@ -2419,7 +2419,7 @@ func (x *RevokeRequest) GetRequestedBy() string {
 type RevokeResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The holds that were asked, each with its revocation, or were ended at once. Those of all holds that had ended before
-	// that are left out.
+	// that are left out; and when they are very many, what the last ones had attached.
 	Holds []*Hold `protobuf:"bytes,1,rep,name=holds,proto3" json:"holds,omitempty"`
 	// Whether they have been ended already.
 	Ended bool `protobuf:"varint,2,opt,name=ended,proto3" json:"ended,omitempty"`

@@ -26,6 +26,7 @@ type peer struct {
 	next    int64
 	lose    int   // so many answers get lost
 	release int64 // the hold that is released after the name was read
+	value   []byte
 }
 
 // done is the answer to a call that has happened, if it does not get lost.
@@ -77,7 +78,7 @@ func (p *peer) Revoke(_ context.Context, req *leasev1.RevokeRequest) (*leasev1.R
 	if err := p.end(token, "next"); err != nil {
 		return nil, err
 	}
-	return &leasev1.RevokeResponse{Holds: []*leasev1.Hold{{Token: token}}, Ended: true, Revision: p.next}, p.done()
+	return &leasev1.RevokeResponse{Holds: []*leasev1.Hold{{Token: token, Value: p.value}}, Ended: true, Revision: p.next}, p.done()
 }
 
 func (p *peer) Transfer(_ context.Context, req *leasev1.TransferRequest) (*leasev1.TransferResponse, error) {
@@ -120,6 +121,32 @@ func TestARepeatedRevocationEndsNobodyElsesHold(t *testing.T) {
 	require.NoError(t, err)
 	assert.True(t, got.GetEnded())
 	assert.Equal(t, map[int64]string{6: "next"}, p.holders)
+}
+
+// A hold that was ended at once, by a try whose answer was lost, is over as was asked.
+func TestARepeatedRevocationSaysThatItHappened(t *testing.T) {
+	p := &peer{holders: map[int64]string{5: "one"}, next: 5, lose: 1}
+	client := leasev1.NewLeaseServiceClient(forwarder(t, p))
+	got, err := client.Revoke(within(t), &leasev1.RevokeRequest{Name: "n", Token: 5, Force: true})
+	require.NoError(t, err)
+	assert.True(t, got.GetEnded())
+	assert.Equal(t, map[int64]string{6: "next"}, p.holders)
+	_, err = client.Revoke(within(t), &leasev1.RevokeRequest{Name: "n", Token: 5, Force: true})
+	assert.Equal(t, codes.NotFound, status.Code(err), "a second one is not the first")
+}
+
+// A revocation of very many holds is answered in one message nevertheless.
+func TestTheAnswerToARevocationOfAllIsBounded(t *testing.T) {
+	const holds = 100
+	p := &peer{holders: map[int64]string{}, next: 2 * holds, value: make([]byte, 64<<10)}
+	for token := range int64(holds) {
+		p.holders[token+1] = "one"
+	}
+	got, err := leasev1.NewLeaseServiceClient(forwarder(t, p)).Revoke(within(t), &leasev1.RevokeRequest{Name: "n", Force: true})
+	require.NoError(t, err)
+	assert.Len(t, got.GetHolds(), holds)
+	assert.NotEmpty(t, got.GetHolds()[0].GetValue())
+	assert.Empty(t, got.GetHolds()[holds-1].GetValue())
 }
 
 // A hold that is released meanwhile is no reason to leave the others.

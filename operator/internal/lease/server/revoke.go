@@ -56,6 +56,7 @@ func (s *Server) revokeAll(ctx context.Context, who caller, req *leasev1.RevokeR
 		return nil, &core.NotHeldError{Name: req.GetName()}
 	}
 	out := &leasev1.RevokeResponse{Ended: true}
+	bytes := 0
 	for _, h := range holds {
 		one := proto.CloneOf(req)
 		one.Token = h.GetToken()
@@ -66,15 +67,23 @@ func (s *Server) revokeAll(ctx context.Context, who caller, req *leasev1.RevokeR
 		if err != nil {
 			return nil, err
 		}
-		out.Holds = append(out.Holds, got.GetHolds()...)
+		for _, h := range got.GetHolds() {
+			if bytes += h.SizeVT(); bytes > pageBytes {
+				brief(h)
+			}
+			out.Holds = append(out.Holds, h)
+		}
 		out.Ended, out.Revision = got.GetEnded(), max(out.GetRevision(), got.GetRevision())
 	}
 	return out, nil
 }
 
-// revoke revokes the hold that has the token.
+// revoke revokes the hold that has the token. When it was to end at once, and is over when the call is made again, that is what was asked
+// for: an earlier try, whose answer got lost, may have done it.
 func (s *Server) revoke(ctx context.Context, who caller, req *leasev1.RevokeRequest, asked core.Revocation) (*leasev1.RevokeResponse, error) {
+	tries := 0
 	local := func(ctx context.Context) (*leasev1.RevokeResponse, error) {
+		tries++ // it comes first each time
 		changed, err := s.engine.Revoke(ctx, req.GetName(), req.GetToken(), asked)
 		if err != nil {
 			return nil, err
@@ -85,10 +94,14 @@ func (s *Server) revoke(ctx context.Context, who caller, req *leasev1.RevokeRequ
 		}
 		return out, nil
 	}
-	return at(ctx, s, who, req.GetName(), local,
+	got, err := at(ctx, s, who, req.GetName(), local,
 		func(ctx context.Context, owner leasev1.LeaseServiceClient) (*leasev1.RevokeResponse, error) {
 			return owner.Revoke(ctx, req)
 		})
+	if tries > 1 && asked.Force && asked.Period <= 0 && isNotHeld(err) {
+		return &leasev1.RevokeResponse{Ended: true}, nil
+	}
+	return got, err
 }
 
 // isNotHeld says whether a hold is over, by the error of this replica or of another one.
