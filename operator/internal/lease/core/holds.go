@@ -32,6 +32,7 @@ type occupancy struct {
 func (o *occupancy) add(h *hold, n int) {
 	o.holds += n
 	switch h.Mode {
+	case Exclusive:
 	case Shared:
 		o.shared += n
 	case Permits:

@@ -91,13 +91,11 @@ func replica(t *testing.T, listener net.Listener, id store.SessionID, cluster *s
 		change(&opts)
 	}
 	srv := server.New(opts)
-	ctx, stop := context.WithCancel(context.Background())
 	var wg sync.WaitGroup
-	wg.Go(func() { _ = eng.Run(ctx) })        // it ends with the test
+	wg.Go(func() { _ = eng.Run(t.Context()) }) // it ends with the test
 	wg.Go(func() { _ = srv.Serve(listener) }) // likewise
 	t.Cleanup(func() {
-		srv.Stop(context.Background())
-		stop()
+		srv.Stop(t.Context())
 		wg.Wait()
 	})
 	owned := 0
