@@ -190,7 +190,7 @@ const (
 	ErrorReason_ERROR_REASON_REQUEST_ENDED ErrorReason = 6
 	// FAILED_PRECONDITION: the request_id was used before with other parameters.
 	ErrorReason_ERROR_REASON_REQUEST_MISMATCH ErrorReason = 7
-	// RESOURCE_EXHAUSTED: see the QuotaFailure and RetryInfo details.
+	// RESOURCE_EXHAUSTED: see the QuotaFailure and RetryInfo details. Without RetryInfo, trying again does not help.
 	ErrorReason_ERROR_REASON_QUOTA_EXCEEDED ErrorReason = 8
 	// UNAVAILABLE: no replica serves this name at the moment (a fail-over is going on). Retry.
 	ErrorReason_ERROR_REASON_NO_OWNER ErrorReason = 9
@@ -874,7 +874,8 @@ func (x *Revocation) GetForce() bool {
 // Contention is an error detail: why an acquire was not granted.
 type Contention struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The present holds (at most 16), each with expires_in.
+	// The present holds, oldest token first, each with expires_in, without metadata and value: at most 16, and fewer when they
+	// are long, since gRPC takes 8 KiB of trailers in some languages. Get returns all of them.
 	Holds []*Hold `protobuf:"bytes,1,rep,name=holds,proto3" json:"holds,omitempty"`
 	// The place in line the request had; 1 is next. 0: it was not in line.
 	QueuePosition int32 `protobuf:"varint,2,opt,name=queue_position,json=queuePosition,proto3" json:"queue_position,omitempty"`
@@ -941,7 +942,8 @@ type Wait struct {
 	// How long to wait at most. Unset: up to the deadline of the call, or without end if it has none.
 	Timeout *durationpb.Duration `protobuf:"bytes,1,opt,name=timeout,proto3" json:"timeout,omitempty"`
 	// How long this request has waited already, at a replica that served the name before. The line is in the order in which waits
-	// began, so a call that is made again after a change of owner does not lose its place.
+	// began, so a call that is made again after a change of owner does not lose its place. Once the owner has been serving the name for
+	// longer than such calls take to come back, it counts for no more than that time.
 	Waited        *durationpb.Duration `protobuf:"bytes,2,opt,name=waited,proto3" json:"waited,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1829,7 +1831,7 @@ func (x *ListRequest) GetHolder() string {
 // ListResponse is one page.
 type ListResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The leases, by name. A page may be shorter than asked for and still not be the last.
+	// The leases, by name. A page may be shorter than asked for and still not be the last: it holds about 1 MiB at most.
 	Leases []*Lease `protobuf:"bytes,1,rep,name=leases,proto3" json:"leases,omitempty"`
 	// For the next page. Empty: this was the last one.
 	NextPageToken string `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
@@ -2416,7 +2418,8 @@ func (x *RevokeRequest) GetRequestedBy() string {
 // RevokeResponse lists what was asked or ended.
 type RevokeResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The holds that were asked, each with its revocation, or were ended at once.
+	// The holds that were asked, each with its revocation, or were ended at once. Those of all holds that had ended before
+	// that are left out; and when they are very many, what the last ones had attached.
 	Holds []*Hold `protobuf:"bytes,1,rep,name=holds,proto3" json:"holds,omitempty"`
 	// Whether they have been ended already.
 	Ended bool `protobuf:"varint,2,opt,name=ended,proto3" json:"ended,omitempty"`
@@ -3805,7 +3808,7 @@ type SessionQueued struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The place in line; 1 is next.
 	QueuePosition int32 `protobuf:"varint,1,opt,name=queue_position,json=queuePosition,proto3" json:"queue_position,omitempty"`
-	// The present holds (at most 16).
+	// The present holds (at most 16), without metadata and value.
 	Holds         []*Hold `protobuf:"bytes,2,rep,name=holds,proto3" json:"holds,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

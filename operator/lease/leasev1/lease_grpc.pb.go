@@ -89,7 +89,8 @@ type LeaseServiceClient interface {
 	Watch(ctx context.Context, in *WatchRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[WatchResponse], error)
 	// Revoke asks the holders of a name to let go by a deadline, or ends their holds.
 	//
-	// Errors: NOT_FOUND (LEASE_NOT_HELD) when nobody, or not the given token, holds the name.
+	// All holds are those that there are when the call comes: who is granted the name later is not touched. Errors: NOT_FOUND
+	// (LEASE_NOT_HELD) when nobody, or not the given token, holds the name.
 	Revoke(ctx context.Context, in *RevokeRequest, opts ...grpc.CallOption) (*RevokeResponse, error)
 	// CheckToken says whether a token is that of a live hold. It is what a guarded resource that cannot
 	// keep the highest token it has seen asks before it lets a write in.
@@ -103,7 +104,8 @@ type LeaseServiceClient interface {
 	Session(ctx context.Context, opts ...grpc.CallOption) (grpc.BidiStreamingClient[SessionRequest, SessionResponse], error)
 	// GetShardMap returns which replica serves which names.
 	GetShardMap(ctx context.Context, in *GetShardMapRequest, opts ...grpc.CallOption) (*GetShardMapResponse, error)
-	// WatchShardMap streams the map: the present one at once, then each new one.
+	// WatchShardMap streams the map: the present one at once, then each new one. It ends with UNAVAILABLE (STORE_UNAVAILABLE) at a
+	// replica that is cut off from the store, as sessions do: ask another one.
 	WatchShardMap(ctx context.Context, in *WatchShardMapRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[WatchShardMapResponse], error)
 }
 
@@ -290,7 +292,8 @@ type LeaseServiceServer interface {
 	Watch(*WatchRequest, grpc.ServerStreamingServer[WatchResponse]) error
 	// Revoke asks the holders of a name to let go by a deadline, or ends their holds.
 	//
-	// Errors: NOT_FOUND (LEASE_NOT_HELD) when nobody, or not the given token, holds the name.
+	// All holds are those that there are when the call comes: who is granted the name later is not touched. Errors: NOT_FOUND
+	// (LEASE_NOT_HELD) when nobody, or not the given token, holds the name.
 	Revoke(context.Context, *RevokeRequest) (*RevokeResponse, error)
 	// CheckToken says whether a token is that of a live hold. It is what a guarded resource that cannot
 	// keep the highest token it has seen asks before it lets a write in.
@@ -304,7 +307,8 @@ type LeaseServiceServer interface {
 	Session(grpc.BidiStreamingServer[SessionRequest, SessionResponse]) error
 	// GetShardMap returns which replica serves which names.
 	GetShardMap(context.Context, *GetShardMapRequest) (*GetShardMapResponse, error)
-	// WatchShardMap streams the map: the present one at once, then each new one.
+	// WatchShardMap streams the map: the present one at once, then each new one. It ends with UNAVAILABLE (STORE_UNAVAILABLE) at a
+	// replica that is cut off from the store, as sessions do: ask another one.
 	WatchShardMap(*WatchShardMapRequest, grpc.ServerStreamingServer[WatchShardMapResponse]) error
 	mustEmbedUnimplementedLeaseServiceServer()
 }

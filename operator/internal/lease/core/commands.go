@@ -209,7 +209,7 @@ func (s *Shard) Change(now Instant, name string, token int64, value []byte, tick
 	}
 	next := h.latest()
 	next.Value = value
-	h.next = &next
+	h.entry.change(h, &next)
 	h.changers = append(h.changers, changer{ticket: ticket})
 	s.advance(now, h.entry, out)
 }
@@ -229,7 +229,7 @@ func (s *Shard) Revoke(now Instant, name string, token int64, revocation Revocat
 	}
 	next := h.latest()
 	next.Revocation = &revocation
-	h.next = &next
+	h.entry.change(h, &next)
 	h.changers = append(h.changers, changer{ticket: ticket})
 	s.advance(now, h.entry, out)
 }

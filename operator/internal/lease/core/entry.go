@@ -1,26 +1,31 @@
 package core
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"time"
 )
 
-// maxOpWrites bounds the writes of one op, so that it always fits one store transaction.
-const maxOpWrites = 100
-
-// maxOpChanges bounds the records an op rewrites, since each may carry a large value.
-const maxOpChanges = 8
+const (
+	// maxOpEnds and maxOpChanges bound how many holds one op ends, and how many records it rewrites.
+	maxOpEnds    = 50
+	maxOpChanges = 8
+	// maxOpBytes bounds how much those take together in the store, unless there is but one of them: a record may carry a value of
+	// 64 KiB, and the store refuses what is too large.
+	maxOpBytes = 256 << 10
+)
 
 // entry is what a shard knows of one name. At most one op of a name is in flight, so that its changes
 // reach the store in the order in which they were decided.
 type entry struct {
 	name     string
-	holds    []*hold // by token
+	holds    []*hold // by token; add and remove keep what is known of them
 	queue    []*waiter
 	flight   *flight
 	reads    []read // wait for the flight
 	revision int64
+	many     *many // nil while there are few holds
 }
 
 type hold struct {
@@ -85,15 +90,21 @@ func (e *entry) empty() bool {
 }
 
 func (e *entry) byToken(token int64) *hold {
-	for _, h := range e.holds {
-		if h.Token == token {
-			return h
-		}
+	if i, ok := e.place(token); ok {
+		return e.holds[i]
 	}
 	return nil
 }
 
+// place is where the hold with a token is, or would be.
+func (e *entry) place(token int64) (int, bool) {
+	return slices.BinarySearchFunc(e.holds, token, func(h *hold, token int64) int { return cmp.Compare(h.Token, token) })
+}
+
 func (e *entry) byRequest(id string) *hold {
+	if e.many != nil {
+		return e.many.requests[id]
+	}
 	for _, h := range e.holds {
 		if h.RequestID == id {
 			return h
@@ -114,7 +125,8 @@ func (e *entry) waiting(id string) *waiter {
 	return nil
 }
 
-// conflict says why a request can never share the name with what is there, whatever it waits for.
+// conflict says why a request can never share the name with what is there, whatever it waits for. Those that wait never conflict with
+// each other, and neither do holds whose end is not decided, so one of each is enough to look at.
 func (e *entry) conflict(req *AcquireRequest) error {
 	check := func(mode Mode, total int32) error {
 		if (mode == Permits) == (req.Mode == Permits) && total == req.PermitsTotal {
@@ -122,11 +134,9 @@ func (e *entry) conflict(req *AcquireRequest) error {
 		}
 		return &ModeConflictError{Name: e.name, Have: describe(mode, total), Want: describe(req.Mode, req.PermitsTotal)}
 	}
-	for _, h := range e.holds {
-		if h.ending == 0 {
-			if err := check(h.Mode, h.PermitsTotal); err != nil {
-				return err
-			}
+	if h := e.lasting(); h != nil {
+		if err := check(h.Mode, h.PermitsTotal); err != nil {
+			return err
 		}
 	}
 	if e.flight != nil && e.flight.grant != nil {
@@ -135,9 +145,20 @@ func (e *entry) conflict(req *AcquireRequest) error {
 			return err
 		}
 	}
-	for _, w := range e.queue {
-		if err := check(w.req.Mode, w.req.PermitsTotal); err != nil {
-			return err
+	if len(e.queue) > 0 {
+		return check(e.queue[0].req.Mode, e.queue[0].req.PermitsTotal)
+	}
+	return nil
+}
+
+// lasting is a hold whose end is not decided; nil: there is none.
+func (e *entry) lasting() *hold {
+	if e.many != nil && len(e.many.ending) == len(e.holds) {
+		return nil
+	}
+	for _, h := range slices.Backward(e.holds) {
+		if h.ending == 0 {
+			return h
 		}
 	}
 	return nil
@@ -150,66 +171,33 @@ func describe(mode Mode, total int32) string {
 	return "an exclusive or shared lease"
 }
 
-// fits says whether a request can be granted beside the remaining holds.
-func fits(req *AcquireRequest, remaining []*hold) bool {
-	switch req.Mode {
-	case Shared:
-		for _, h := range remaining {
-			if h.Mode != Shared {
-				return false
-			}
-		}
-		return true
-	case Permits:
-		taken := req.Permits
-		for _, h := range remaining {
-			if h.Mode != Permits {
-				return false
-			}
-			taken += h.PermitsHeld
-		}
-		return taken <= req.PermitsTotal
-	default:
-		return len(remaining) == 0
-	}
-}
-
-// freeSlot is the smallest slot that no remaining hold has.
-func freeSlot(remaining []*hold) int32 {
-	for slot := int32(0); ; slot++ {
-		if !slices.ContainsFunc(remaining, func(h *hold) bool { return h.Slot == slot }) {
-			return slot
-		}
-	}
-}
-
 // plan decides the next op of the name: which holds end, which change, and who is granted. It returns nil
 // when there is nothing to do. It is the only place where a grant is decided.
 //
 // Only the first waiter is ever considered, which makes the line first come, first served in every mode.
 // One grant an op, because the token is the revision of the op's transaction, and tokens tell holds apart.
-func (e *entry) plan(wall time.Time) (*flight, Op) {
+//
+// A grant that takes the place of no hold that ends must be admitted. When it is not, plan has done nothing but to say why.
+func (e *entry) plan(wall time.Time, admit func() error) (*flight, Op, error) {
 	f := &flight{}
-	remaining := make([]*hold, 0, len(e.holds))
 	var first *waiter
 	if len(e.queue) > 0 {
 		first = e.queue[0]
-	}
-	for _, h := range e.holds {
-		transfer := first != nil && first.takeover == h
-		if (h.ending != 0 || transfer) && len(f.ends) < maxOpWrites/2 {
-			if h.ending == 0 {
-				h.ending = Transferred
-			}
-			f.ends = append(f.ends, h)
-			continue
+		if h := first.takeover; h != nil && h.ending == 0 {
+			e.decide(h, Transferred)
 		}
-		remaining = append(remaining, h)
 	}
+	var room room
+	f.ends = e.takeEnding(&room)
 	op := Op{Name: e.name}
 	slot := int32(-1)
-	if first != nil && fits(&first.req, remaining) {
-		slot = freeSlot(remaining)
+	if first != nil && e.rest(f.ends).fits(&first.req) {
+		if admit != nil && f.adds() {
+			if err := admit(); err != nil {
+				return nil, Op{}, err
+			}
+		}
+		slot = e.freeSlot(f.ends)
 		f.grant, f.granted = first, first.hold(slot, wall)
 		op.Writes = append(op.Writes, Write{Slot: slot, Hold: &f.granted.Hold})
 	}
@@ -219,21 +207,22 @@ func (e *entry) plan(wall time.Time) (*flight, Op) {
 			op.Writes = append(op.Writes, Write{Slot: h.Slot})
 		}
 	}
-	for _, h := range remaining {
-		if h.next != nil && h.ending == 0 && len(f.changes) < maxOpChanges {
-			h.flying, h.next = h.next, nil
-			for i := range h.changers {
-				h.changers[i].flying = true
-			}
-			f.changes = append(f.changes, h)
-			op.Writes = append(op.Writes, Write{Slot: h.Slot, Hold: h.flying})
+	f.changes = e.takeChanging(&room)
+	for _, h := range f.changes {
+		h.flying, h.next = h.next, nil
+		for i := range h.changers {
+			h.changers[i].flying = true
 		}
+		op.Writes = append(op.Writes, Write{Slot: h.Slot, Hold: h.flying})
 	}
 	if len(op.Writes) == 0 {
-		return nil, Op{}
+		return nil, Op{}, nil
 	}
-	return f, op
+	return f, op, nil
 }
+
+// adds says whether a grant makes the holds more.
+func (f *flight) adds() bool { return len(f.ends) == 0 }
 
 // hold makes the hold a waiter is going to get.
 func (w *waiter) hold(slot int32, wall time.Time) *hold {
@@ -302,11 +291,11 @@ func (e *entry) lease(now Instant, queue bool, grace time.Duration) LeaseView {
 
 func (e *entry) check(now Instant, token int64) CheckResult {
 	var result CheckResult
-	for _, h := range e.holds {
-		result.Newest = max(result.Newest, h.Token)
-		if h.Token == token {
-			result.Current, result.ExpiresIn = true, max(0, h.deadline.Sub(now))
-		}
+	if n := len(e.holds); n > 0 {
+		result.Newest = e.holds[n-1].Token
+	}
+	if h := e.byToken(token); h != nil {
+		result.Current, result.ExpiresIn = true, max(0, h.deadline.Sub(now))
 	}
 	return result
 }

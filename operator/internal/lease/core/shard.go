@@ -1,6 +1,7 @@
 package core
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 	"time"
@@ -19,7 +20,10 @@ type Shard struct {
 	holds      int
 	waiters    int
 	inFlight   int
-	frozen     bool
+	// reserved is how many of those in flight will make the holds more.
+	reserved int
+	admit    func() error
+	frozen   bool
 }
 
 // Record is a hold as it is loaded from the store.
@@ -50,10 +54,18 @@ func NewShard(now Instant, epoch time.Time, records []Record) *Shard {
 		s.graceUntil = max(s.graceUntil, h.deadline)
 	}
 	for _, e := range s.entries {
-		slices.SortFunc(e.holds, func(a, b *hold) int { return int(a.Token - b.Token) })
+		slices.SortFunc(e.holds, func(a, b *hold) int { return cmp.Compare(a.Token, b.Token) })
+		e.look()
 	}
 	return s
 }
+
+// Admit lets a function decide on each grant that makes the holds more, just before it is committed. When it returns an error, that is the
+// answer to the request, whether it waited or not; otherwise the grant counts in Promised from then on.
+func (s *Shard) Admit(admit func() error) { s.admit = admit }
+
+// Promised returns how many holds there are, and how many more there will be when what is in flight is committed.
+func (s *Shard) Promised() int { return s.holds + s.reserved }
 
 func (s *Shard) entry(name string) *entry {
 	e := s.entries[name]
@@ -161,7 +173,7 @@ func (s *Shard) end(now Instant, h *hold, reason EndReason, by ender, out *Outpu
 		h.enders = append(h.enders, by)
 	}
 	if h.ending == 0 {
-		h.ending = reason
+		h.entry.decide(h, reason)
 		s.timers.stop(&h.timer)
 	}
 	s.advance(now, h.entry, out)
@@ -172,7 +184,11 @@ func (s *Shard) advance(now Instant, e *entry, out *Output) {
 	if e.flight != nil || s.frozen {
 		return
 	}
-	f, op := e.plan(s.wall(now))
+	f, op, err := e.plan(s.wall(now), s.admit)
+	for err != nil {
+		s.refuse(e.queue[0], err, out)
+		f, op, err = e.plan(s.wall(now), s.admit)
+	}
 	if f == nil {
 		s.refuseTries(now, e, out)
 		if e.empty() {
@@ -187,6 +203,9 @@ func (s *Shard) advance(now Instant, e *entry, out *Output) {
 	}
 	if f.grant != nil {
 		s.drop(f.grant)
+		if f.adds() {
+			s.reserved++
+		}
 	}
 	out.Ops = append(out.Ops, op)
 }
@@ -209,10 +228,8 @@ func (s *Shard) Committed(now Instant, name string, revision int64, out *Output)
 	if e == nil || e.flight == nil {
 		return
 	}
-	f := e.flight
-	e.flight = nil
+	f := s.landed(e)
 	e.revision = revision
-	s.inFlight--
 	for _, h := range f.ends {
 		s.ended(now, h, revision, out)
 	}
@@ -222,6 +239,22 @@ func (s *Shard) Committed(now Instant, name string, revision int64, out *Output)
 	if f.grant != nil {
 		s.granted(now, e, f, revision, out)
 	}
+	s.goOn(now, e, out)
+}
+
+// landed takes note that the op of a name is not in flight any more.
+func (s *Shard) landed(e *entry) *flight {
+	f := e.flight
+	e.flight = nil
+	s.inFlight--
+	if f.grant != nil && f.adds() {
+		s.reserved--
+	}
+	return f
+}
+
+// goOn answers what waited for the op that was in flight, and starts the next.
+func (s *Shard) goOn(now Instant, e *entry, out *Output) {
 	for _, r := range e.reads {
 		s.answer(now, e, r, out)
 	}
@@ -231,7 +264,7 @@ func (s *Shard) Committed(now Instant, name string, revision int64, out *Output)
 
 func (s *Shard) ended(now Instant, h *hold, revision int64, out *Output) {
 	e := h.entry
-	e.holds = slices.DeleteFunc(e.holds, func(other *hold) bool { return other == h })
+	e.remove(h)
 	s.holds--
 	s.timers.stop(&h.timer)
 	if h.ending != Abandoned {
@@ -300,7 +333,7 @@ func (s *Shard) granted(now Instant, e *entry, f *flight, revision int64, out *O
 	h.Token = revision
 	h.deadline = now.Add(h.TTL)
 	h.sharers = len(w.tickets)
-	e.holds = append(e.holds, h)
+	e.add(h)
 	s.holds++
 	s.timers.set(&h.timer, h.due())
 	grant := Grant{Hold: h.view(now), Revision: revision, Waited: now.Sub(w.since), GraceFor: s.grace(now)}
@@ -311,7 +344,7 @@ func (s *Shard) granted(now Instant, e *entry, f *flight, revision int64, out *O
 		out.commit(t, ChangeResult{Holds: []HoldView{grant.Hold}, Revision: revision})
 	}
 	if h.sharers == 0 {
-		h.ending = Abandoned
+		e.decide(h, Abandoned)
 		s.timers.stop(&h.timer)
 	}
 }

@@ -85,6 +85,19 @@ type Hold struct {
 	Revocation *Revocation
 }
 
+// Size is about how many bytes the hold takes in the store, and not less.
+func (h *Hold) Size() int {
+	const numbers = 64
+	size := numbers + len(h.Value) + len(h.Holder) + len(h.Identity) + len(h.RequestID)
+	for k, v := range h.Metadata {
+		size += len(k) + len(v) + 8
+	}
+	if r := h.Revocation; r != nil {
+		size += numbers/2 + len(r.Reason) + len(r.RequestedBy)
+	}
+	return size
+}
+
 // HoldView is a hold at a moment.
 type HoldView struct {
 	Hold

@@ -18,6 +18,11 @@ type StoreError struct{ Reason string }
 
 func (e *StoreError) Error() string { return "the store takes no writes at the moment: " + e.Reason }
 
+// RefusedError says that the store will never take what a call asks for, and why. Nothing of the call has happened.
+type RefusedError struct{ Reason string }
+
+func (e *RefusedError) Error() string { return "this cannot be stored: " + e.Reason }
+
 // NotOwnerError says that this replica does not serve a shard (any more). A call that got it may have
 // happened or not; with a request id or a token it can be repeated at the owner.
 type NotOwnerError struct{ Shard int }
@@ -64,7 +69,7 @@ func (e *Engine) start(now core.Instant, name string, to Receiver, do command) (
 		return nil, &NotOwnerError{Shard: s.index}
 	}
 	if !s.session.certain(now) {
-		return nil, ErrUncertain
+		return nil, e.uncertain()
 	}
 	s.last++
 	c := &Call{engine: e, slot: s, shard: s.shard, session: s.session, ticket: s.last, name: name, to: to}
@@ -109,11 +114,11 @@ func (c *Call) GiveBack(r core.Reply) {
 func (c *Call) Checked(r core.Reply) (core.Reply, error) {
 	if !r.Committed {
 		var moved *NotOwnerError
-		if errors.As(r.Err, &moved) {
+		if errors.As(r.Err, &moved) || errors.Is(r.Err, ErrUncertain) {
 			return core.Reply{}, r.Err
 		}
 		if !c.session.certain(c.engine.opts.Clock()) {
-			return core.Reply{}, ErrUncertain
+			return core.Reply{}, c.engine.uncertain()
 		}
 	}
 	return r, r.Err
@@ -215,7 +220,7 @@ func (e *Engine) KeepAlive(name string, token int64) (core.KeepAliveResult, erro
 	// The promise counts from the instant above. If the session was still certain later than that, a new
 	// owner, who gives full TTLs, can only come after it.
 	if !session.certain(e.opts.Clock()) {
-		return core.KeepAliveResult{}, ErrUncertain
+		return core.KeepAliveResult{}, e.uncertain()
 	}
 	return result, err
 }
@@ -261,7 +266,7 @@ func (e *Engine) Peek(name string, queue bool) (core.LeaseView, bool, error) {
 	s.mu.Unlock()
 	// What was read is true if the session was still certain after that.
 	if !session.certain(e.opts.Clock()) {
-		return core.LeaseView{}, false, ErrUncertain
+		return core.LeaseView{}, false, e.uncertain()
 	}
 	return view, ok, nil
 }
@@ -343,7 +348,7 @@ func (s *slot) list(e *Engine, prefix, after string, limit int) ([]core.LeaseVie
 		}
 	}
 	if !s.session.certain(e.opts.Clock()) {
-		return nil, ErrUncertain
+		return nil, e.uncertain()
 	}
 	return views, nil
 }

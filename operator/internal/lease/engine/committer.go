@@ -35,6 +35,8 @@ type committer struct {
 	log     *slog.Logger
 	// committed is called without locks held.
 	committed func(batch []store.BatchOp, revision int64)
+	// refused is called, likewise, for an op that the store will never take.
+	refused func(op *store.BatchOp, err error)
 
 	// trouble is why the batch under way could not be committed so far; nil while all is well.
 	trouble atomic.Pointer[string]
@@ -226,6 +228,13 @@ func (c *committer) run(ctx context.Context) error {
 			continue
 		}
 		revision, err := c.insist(ctx, batch)
+		var large *store.TooLargeError
+		if errors.As(err, &large) {
+			if err := c.part(ctx, batch, large); err != nil {
+				return err
+			}
+			continue
+		}
 		if err != nil {
 			return err
 		}
@@ -236,6 +245,29 @@ func (c *committer) run(ctx context.Context) error {
 			c.laterFrom = ended.Add(min(laterPause*ended.Sub(began), laterMost))
 		}
 	}
+}
+
+// part commits the halves of a batch that is too large, and so on, until what is left of it is the ops that are too large by themselves.
+func (c *committer) part(ctx context.Context, batch []store.BatchOp, large *store.TooLargeError) error {
+	if len(batch) == 1 {
+		c.log.Error("a change is refused, because the store takes no request of its size", "lease", batch[0].Op.Name, "error", large)
+		c.refused(&batch[0], &RefusedError{Reason: large.Error()})
+		return nil
+	}
+	half := len(batch) / 2
+	for _, some := range [][]store.BatchOp{batch[:half], batch[half:]} {
+		revision, err := c.insist(ctx, some)
+		switch {
+		case errors.As(err, &large):
+			err = c.part(ctx, some, large)
+		case err == nil:
+			c.committed(some, revision)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // insist sends a batch until its outcome is known.

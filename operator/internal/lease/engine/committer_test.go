@@ -1,10 +1,15 @@
 package engine
 
 import (
+	"context"
+	"errors"
 	"fmt"
+	"log/slog"
+	"slices"
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/stretchr/testify/assert"
 
 	"github.com/holdfast-io/holdfast/operator/internal/lease/core"
@@ -28,6 +33,53 @@ func named(batch []store.BatchOp, letter byte) int {
 		}
 	}
 	return n
+}
+
+// narrow is a store that refuses batches with a certain number of ops and more, or with an op of a certain name.
+type narrow struct {
+	store.Store
+	most     int
+	refused  string
+	revision int64
+}
+
+func (n *narrow) Commit(_ context.Context, _ *store.Cursor, ops []store.BatchOp) (int64, error) {
+	if len(ops) > n.most || slices.ContainsFunc(ops, func(op store.BatchOp) bool { return op.Op.Name == n.refused }) {
+		return 0, &store.TooLargeError{Err: errors.New("too large")}
+	}
+	n.revision++
+	return n.revision, nil
+}
+
+// An op that the store will never take is refused, and all others are committed.
+func TestOnlyTheOpThatIsTooLargeIsRefused(t *testing.T) {
+	s := &narrow{most: 7, refused: "call13"}
+	c := newCommitter(s, &store.Cursor{}, newMetrics(prometheus.NewRegistry()), slog.New(slog.DiscardHandler))
+	ctx, cancel := context.WithCancel(t.Context())
+	committed, refused := map[string]int64{}, []string{}
+	done := func() {
+		if len(committed)+len(refused) == 20 {
+			cancel()
+		}
+	}
+	c.committed = func(batch []store.BatchOp, revision int64) {
+		assert.LessOrEqual(t, len(batch), s.most)
+		for _, op := range batch {
+			assert.NotContains(t, committed, op.Op.Name)
+			committed[op.Op.Name] = revision
+		}
+		done()
+	}
+	c.refused = func(op *store.BatchOp, err error) {
+		var why *RefusedError
+		assert.ErrorAs(t, err, &why)
+		refused = append(refused, op.Op.Name)
+		done()
+	}
+	c.add(false, ops("call", 20)...)
+	assert.ErrorIs(t, c.run(ctx), context.Canceled)
+	assert.Equal(t, []string{"call13"}, refused)
+	assert.Len(t, committed, 19)
 }
 
 func TestTake(t *testing.T) {

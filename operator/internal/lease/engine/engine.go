@@ -67,9 +67,10 @@ type Engine struct {
 	draining atomic.Bool
 	// waiting is why there is no certain session; nil while nothing is known to be wrong.
 	waiting atomic.Pointer[string]
-	// holds, waiters and owned (the slots that serve) are sums over the slots.
-	holds, waiters, owned atomic.Int64
-	limiter               *limiter
+	// holds, waiters, owned (the slots that serve) and promised (holds with those being committed) are sums over the slots.
+	holds, waiters, owned, promised atomic.Int64
+	limiter                         *limiter
+	cut                             cutOff
 	// changed tells of a new cluster, session, readiness or draining state.
 	changed broadcast
 }
@@ -209,6 +210,7 @@ func (e *Engine) tick(ctx context.Context) error {
 		case <-ticker.C:
 		}
 		now := e.opts.Clock()
+		e.lookCut(now)
 		slots := e.table()
 		for i := range slots {
 			slots[i].tick(e, now)

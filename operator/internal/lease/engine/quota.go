@@ -42,6 +42,9 @@ func (e *QuotaError) Error() string {
 	return fmt.Sprintf("the quota %q is used up: this replica's share is %d", e.Quota, e.Limit)
 }
 
+// QuotaValueBytes is the name of the limit that is on the size of a request.
+const QuotaValueBytes = "value_bytes"
+
 const (
 	quotaLeases         = "leases"
 	quotaWaiters        = "waiters"
@@ -104,7 +107,7 @@ func (e *Engine) admit(shard *core.Shard, now core.Instant, req *core.AcquireReq
 	// Who waits for an exclusive lease takes the place of its holder, and adds none.
 	replaces := req.Wait && req.Mode == core.Exclusive && line.Holds > 0
 	if l.Leases > 0 && !replaces {
-		if limit := e.share(l.Leases); e.holds.Load() >= limit {
+		if limit := e.share(l.Leases); e.promised.Load() >= limit {
 			return e.refuse(0, &QuotaError{Quota: quotaLeases, Limit: limit, RetryAfter: quotaRetry})
 		}
 	}
@@ -120,6 +123,24 @@ func (e *Engine) admit(shard *core.Shard, now core.Instant, req *core.AcquireReq
 		return e.refuse(2, &QuotaError{Quota: quotaWaitersPerName, Limit: l.WaitersPerName, RetryAfter: quotaRetry})
 	}
 	return nil
+}
+
+// admitTo returns what decides on each grant of a slot that makes the holds more: also of those that were let in when there were fewer, or
+// that wait. It takes their place at once, since many are decided before one is committed. Nil: there is no limit. The slot's lock is held.
+func (e *Engine) admitTo(s *slot) func() error {
+	l := e.limiter.limits.Leases
+	if l == 0 {
+		return nil
+	}
+	return func() error {
+		limit := e.share(l)
+		if e.promised.Add(1) > limit {
+			e.promised.Add(-1)
+			return e.refuse(0, &QuotaError{Quota: quotaLeases, Limit: limit, RetryAfter: quotaRetry})
+		}
+		s.promised++
+		return nil
+	}
 }
 
 func (e *Engine) refuse(quota int, err *QuotaError) error {

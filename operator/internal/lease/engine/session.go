@@ -67,6 +67,7 @@ func (e *Engine) serve(ctx context.Context) error {
 // watch keeps what is known of the cluster current. It belongs to a session: see Store.WatchCluster.
 func (e *Engine) watch(ctx context.Context) error {
 	err := e.opts.Store.WatchCluster(ctx, e.Shards(), func(c *store.Cluster) {
+		e.lookClaims(c)
 		e.cluster.Store(c)
 		e.changed.send()
 	})
@@ -116,6 +117,9 @@ func (e *Engine) join(ctx context.Context) (*session, error) {
 		for _, wake := range wakes {
 			wake()
 		}
+	}
+	s.committer.refused = func(op *store.BatchOp, err error) {
+		slots[op.Shard].refused(e, op, e.opts.Clock(), err)
 	}
 	return s, nil
 }

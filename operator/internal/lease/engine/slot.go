@@ -3,6 +3,7 @@ package engine
 import (
 	"slices"
 	"sync"
+	"sync/atomic"
 
 	"github.com/holdfast-io/holdfast/operator/internal/lease/core"
 	"github.com/holdfast-io/holdfast/operator/internal/lease/store"
@@ -13,6 +14,10 @@ type slot struct {
 	index int
 	// givenUp is the claim that was to be removed last. Only reconcile uses it.
 	givenUp store.Claim
+	// claimed is a core.Instant: since when whoever serves the shard has done so, as far as is known. seen is the claim that was found then;
+	// only watch uses it.
+	claimed atomic.Int64
+	seen    store.Claim
 
 	mu sync.Mutex
 	// shard is nil while this replica does not serve it. claim and session are those it was claimed with.
@@ -28,20 +33,28 @@ type slot struct {
 	out    core.Output
 	// ticking says that what is put out was decided by the time, not by a call: nobody waits for an end.
 	ticking bool
-	// holds and waiters are what this slot adds to the engine's sums.
-	holds, waiters, owned int64
+	// holds, waiters, owned and promised are what this slot adds to the engine's sums.
+	holds, waiters, owned, promised int64
 }
 
 // count keeps the engine's sums current. The lock is held.
 func (s *slot) count(e *Engine) {
-	var holds, waiters, owned int64
+	var holds, waiters, owned, promised int64
 	if s.shard != nil {
-		holds, waiters, owned = int64(s.shard.Holds()), int64(s.shard.Waiters()), 1
+		holds, waiters, owned, promised = int64(s.shard.Holds()), int64(s.shard.Waiters()), 1, int64(s.shard.Promised())
 	}
-	e.holds.Add(holds - s.holds)
-	e.waiters.Add(waiters - s.waiters)
-	e.owned.Add(owned - s.owned)
-	s.holds, s.waiters, s.owned = holds, waiters, owned
+	shift(&e.holds, &s.holds, holds)
+	shift(&e.waiters, &s.waiters, waiters)
+	shift(&e.owned, &s.owned, owned)
+	shift(&e.promised, &s.promised, promised)
+}
+
+// shift changes a part of a sum. Most calls change none, and leave the sum to the other processors.
+func shift(sum *atomic.Int64, part *int64, to int64) {
+	if *part != to {
+		sum.Add(to - *part)
+		*part = to
+	}
 }
 
 // serving returns the claim under which the slot serves its shard; false: it does not.
@@ -58,6 +71,8 @@ func (s *slot) take(e *Engine, session *session, claim store.Claim, shard *core.
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.shard, s.claim, s.session = shard, claim, session
+	shard.Admit(e.admitTo(s))
+	s.claimed.Store(int64(e.opts.Clock()))
 	s.calls = map[core.Ticket]*Call{}
 	s.follow = map[holdKey]*Follower{}
 	s.count(e)
@@ -134,11 +149,27 @@ func (s *slot) committed(e *Engine, op *store.BatchOp, now core.Instant, revisio
 	}
 	s.shard.Committed(now, op.Op.Name, revision, &s.out)
 	wakes = s.reply(wakes)
+	s.landed(e)
+	return wakes
+}
+
+// refused takes note of an op that the store will never take.
+func (s *slot) refused(e *Engine, op *store.BatchOp, now core.Instant, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.shard == nil || s.claim != op.Claim {
+		return
+	}
+	s.shard.Refused(now, op.Op.Name, err, &s.out)
+	s.landed(e)
+}
+
+// landed delivers what follows from an op that is not in flight any more. The lock is held.
+func (s *slot) landed(e *Engine) {
 	s.deliver(e)
 	if s.drained != nil && s.shard.InFlight() == 0 {
 		close(s.drained)
 	}
-	return wakes
 }
 
 // reply passes on the replies, and adds to wakes what is to be called afterwards. The lock is held.

@@ -9,8 +9,8 @@ import (
 )
 
 const (
-	// forwardedKey marks a call that another replica passed on. Such a call is never passed on again, so
-	// that replicas that disagree about an owner cannot send it in circles.
+	// forwardedKey marks a call that another replica passed on. Such a call is never passed on again, whoever says so, so
+	// that replicas that disagree about an owner, or cannot prove who they are, cannot send it in circles.
 	forwardedKey = "holdfast-forwarded"
 	// callerKey and identityKey carry the address and the identity of the caller of a forwarded call.
 	callerKey   = "holdfast-caller"
@@ -29,7 +29,9 @@ type caller struct {
 	peer      net.Addr
 	address   string
 	forwarded bool
-	shards    string
+	// relayed says that another replica makes the call for somebody else, and has checked what that one says.
+	relayed bool
+	shards  string
 }
 
 func (c caller) label() string {
@@ -54,20 +56,22 @@ func (s *Server) callerOf(ctx context.Context) caller {
 	if p, ok := peer.FromContext(ctx); ok {
 		c.peer = p.Addr
 	}
+	if len(metadata.ValueFromIncomingContext(ctx, forwardedKey)) > 0 {
+		c.forwarded, c.shards = true, first(metadata.ValueFromIncomingContext(ctx, shardsKey))
+	}
 	if identity, ok := ctx.Value(identityCtx{}).(string); ok {
 		c.identity = identity // no replica, whatever its name
 		return c
 	}
 	var secure bool
 	c.identity, secure = certIdentity(ctx)
-	if len(metadata.ValueFromIncomingContext(ctx, forwardedKey)) == 0 || (secure && !s.isPeer(c.identity)) {
+	if !c.forwarded || (secure && !s.isPeer(c.identity)) {
 		return c
 	}
-	c.forwarded, c.identity = true, first(metadata.ValueFromIncomingContext(ctx, identityKey))
+	c.relayed, c.identity = true, first(metadata.ValueFromIncomingContext(ctx, identityKey))
 	if label := first(metadata.ValueFromIncomingContext(ctx, callerKey)); label != "" {
 		c.address = label
 	}
-	c.shards = first(metadata.ValueFromIncomingContext(ctx, shardsKey))
 	return c
 }
 

@@ -50,6 +50,9 @@ func (e *noOwnerError) Error() string {
 // errStopping says that this replica is about to stop.
 var errStopping = errors.New("this replica is stopping")
 
+// errCutOff is why the streams of a replica end that is cut off from the store; what is wrong the engine knows.
+var errCutOff = errors.New("this replica is cut off from the store")
+
 // toError makes the gRPC error of any error of the service. It is the only place that does.
 // What has a gRPC status already, because another replica answered, passes unchanged.
 func (s *Server) toError(err error) error {
@@ -71,6 +74,7 @@ func (s *Server) toError(err error) error {
 		noOwner   *noOwnerError
 		quota     *engine.QuotaError
 		trouble   *engine.StoreError
+		refused   *engine.RefusedError
 		denied    *accessError
 	)
 	switch {
@@ -97,6 +101,10 @@ func (s *Server) toError(err error) error {
 			Subject: quota.Quota, Description: quota.Error(),
 		}}}
 		return rich(codes.ResourceExhausted, leasev1.ErrorReason_ERROR_REASON_QUOTA_EXCEEDED, err, nil, failure, retryInfo(quota.RetryAfter))
+	case errors.As(err, &refused):
+		return rich(codes.ResourceExhausted, leasev1.ErrorReason_ERROR_REASON_QUOTA_EXCEEDED, err, nil, &errdetails.QuotaFailure{
+			Violations: []*errdetails.QuotaFailure_Violation{{Subject: engine.QuotaValueBytes, Description: refused.Error()}},
+		})
 	case errors.As(err, &owner):
 		return rich(codes.Unavailable, leasev1.ErrorReason_ERROR_REASON_NOT_OWNER, err, s.ownerOf(owner.Shard), retryInfo(retrySoon))
 	case errors.As(err, &noOwner):
@@ -148,12 +156,28 @@ func retryHeld(e *core.HeldError) time.Duration {
 	return retry
 }
 
+// contentionBytes is how much the holds of a Contention take at most, but for one that does alone. Details of errors travel in trailers, base64,
+// of which gRPC in other languages takes 8 KiB with everything else.
+const contentionBytes = 3 << 10
+
 func contention(e *core.HeldError) *leasev1.Contention {
 	c := &leasev1.Contention{QueuePosition: int32(e.Position), Waiters: int32(e.Waiters)}
+	bytes := 0
 	for i := range e.Holds {
-		c.Holds = append(c.Holds, holdView(&e.Holds[i]))
+		h := brief(holdView(&e.Holds[i]))
+		bytes += h.SizeVT()
+		if i > 0 && bytes > contentionBytes {
+			break
+		}
+		c.Holds = append(c.Holds, h)
 	}
 	return c
+}
+
+// brief takes what a holder attached out of a hold.
+func brief(h *leasev1.Hold) *leasev1.Hold {
+	h.Metadata, h.Value = nil, nil
+	return h
 }
 
 // reasonOf returns the ErrorInfo of a gRPC error of the service; nil if it has none.

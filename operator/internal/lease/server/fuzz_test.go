@@ -29,7 +29,7 @@ func FuzzAcquireRequest(f *testing.F) {
 		if proto.Unmarshal(data, &req) != nil {
 			return
 		}
-		got, err := s.acquireRequest(&req, caller{address: "127.0.0.1:1"})
+		got, err := s.acquireRequest(&req, caller{address: "127.0.0.1:1", relayed: true})
 		if err != nil {
 			var invalid *InvalidError
 			require.ErrorAs(t, err, &invalid)

@@ -172,63 +172,6 @@ func (s *Server) CheckToken(ctx context.Context, req *leasev1.CheckTokenRequest)
 	return got, s.toError(err)
 }
 
-// Revoke implements LeaseService.
-func (s *Server) Revoke(ctx context.Context, req *leasev1.RevokeRequest) (*leasev1.RevokeResponse, error) {
-	who := s.callerOf(ctx)
-	var c checker
-	c.name(req.GetName())
-	c.require(req.GetToken() >= 0, "token", "is %d; it must not be negative", req.GetToken())
-	c.text("reason", req.GetReason(), maxReason)
-	c.text("requested_by", req.GetRequestedBy(), maxHolder)
-	asked := core.Revocation{
-		Reason: req.GetReason(), RequestedBy: who.identity, Force: req.GetForce(),
-		Period: c.duration("deadline", req.GetDeadline()),
-	}
-	if asked.RequestedBy == "" {
-		asked.RequestedBy = req.GetRequestedBy()
-	}
-	if err := c.err(); err != nil {
-		return nil, s.toError(err)
-	}
-	local := func(ctx context.Context) (*leasev1.RevokeResponse, error) {
-		return s.revoke(ctx, req.GetName(), req.GetToken(), asked)
-	}
-	got, err := at(ctx, s, who, req.GetName(), local,
-		func(ctx context.Context, owner leasev1.LeaseServiceClient) (*leasev1.RevokeResponse, error) {
-			return owner.Revoke(ctx, req)
-		})
-	return got, s.toError(err)
-}
-
-func (s *Server) revoke(ctx context.Context, name string, token int64, asked core.Revocation) (*leasev1.RevokeResponse, error) {
-	tokens := []int64{token}
-	if token == 0 {
-		view, err := s.engine.Get(ctx, name, false)
-		if err != nil {
-			return nil, err
-		}
-		tokens = nil
-		for i := range view.Holds {
-			tokens = append(tokens, view.Holds[i].Token)
-		}
-		if len(tokens) == 0 {
-			return nil, &core.NotHeldError{Name: name}
-		}
-	}
-	out := &leasev1.RevokeResponse{}
-	for _, token := range tokens {
-		changed, err := s.engine.Revoke(ctx, name, token, asked)
-		if err != nil {
-			return nil, err
-		}
-		for i := range changed.Holds {
-			out.Holds = append(out.Holds, holdView(&changed.Holds[i]))
-		}
-		out.Ended, out.Revision = changed.Ended, changed.Revision
-	}
-	return out, nil
-}
-
 // Watch implements LeaseService. Any replica can serve it: it reads the history of the store.
 func (s *Server) Watch(req *leasev1.WatchRequest, stream grpc.ServerStreamingServer[leasev1.WatchResponse]) error {
 	var target store.Target

@@ -3,6 +3,7 @@
 package server
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -47,6 +48,8 @@ type Options struct {
 	Name     string
 	Version  string
 	TTLs     TTLs
+	// MaxValue is how many bytes a value may have; 0 stands for 64 KiB, which is also the most.
+	MaxValue int
 	// Patience is how long a call waits for a name that nobody serves.
 	Patience time.Duration
 	Clock    func() core.Instant
@@ -73,6 +76,7 @@ type Server struct {
 	// elsewhere tells sessions of holds that other replicas serve.
 	elsewhere *elsewhereHolds
 	metrics   *metrics
+	refused   refusals
 	grpc      *grpc.Server
 	health    *health.Server
 	started   core.Instant
@@ -205,12 +209,24 @@ func (s *Server) Stop(ctx context.Context) {
 
 // streamContext is a stream's context that also ends when the server stops.
 func (s *Server) streamContext(ctx context.Context) (context.Context, context.CancelFunc) {
+	return s.endingContext(ctx, nil)
+}
+
+// servingContext is streamContext for streams that a replica which is cut off from the store must not keep: their clients would not go to one
+// that can serve them.
+func (s *Server) servingContext(ctx context.Context) (context.Context, context.CancelFunc) {
+	return s.endingContext(ctx, s.engine.CutOff())
+}
+
+func (s *Server) endingContext(ctx context.Context, cutOff <-chan struct{}) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	release := make(chan struct{})
 	go func() {
 		select {
 		case <-s.stopping:
 			cancel(errStopping)
+		case <-cutOff:
+			cancel(errCutOff)
 		case <-ctx.Done():
 		case <-release:
 		}
@@ -221,10 +237,14 @@ func (s *Server) streamContext(ctx context.Context) (context.Context, context.Ca
 	}
 }
 
-// streamError is what a stream that was served under streamContext ends with.
+// streamError is what a stream that was served under streamContext or servingContext ends with.
 func (s *Server) streamError(ctx context.Context, err error) error {
-	if errors.Is(context.Cause(ctx), errStopping) {
+	switch cause := context.Cause(ctx); {
+	case errors.Is(cause, errStopping):
 		return s.toError(errStopping)
+	case errors.Is(cause, errCutOff):
+		// It may be over by now, but the stream is too.
+		return s.toError(cmp.Or(s.engine.CutOffError(), engine.ErrUncertain))
 	}
 	return s.toError(err)
 }

@@ -71,7 +71,7 @@ type sessionHold struct {
 
 // Session implements LeaseService.
 func (s *Server) Session(stream grpc.BidiStreamingServer[leasev1.SessionRequest, leasev1.SessionResponse]) error {
-	ctx, cancel := s.streamContext(stream.Context())
+	ctx, cancel := s.servingContext(stream.Context())
 	defer cancel()
 	first, err := stream.Recv()
 	if err != nil {

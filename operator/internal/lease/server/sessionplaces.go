@@ -74,6 +74,9 @@ func (ss *sessionStream) tell(calls []*sessionCall, lease *leasev1.Lease) {
 	}
 	holds := lease.GetHolds()
 	holds = holds[:min(len(holds), 16)]
+	for _, h := range holds {
+		brief(h)
+	}
 	ss.mu.Lock()
 	defer ss.mu.Unlock()
 	for _, c := range calls {

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"cmp"
 	"context"
 
 	"google.golang.org/grpc"
@@ -14,15 +15,19 @@ import (
 // GetShardMap implements LeaseService.
 func (s *Server) GetShardMap(context.Context, *leasev1.GetShardMapRequest) (*leasev1.GetShardMapResponse, error) {
 	cluster := s.engine.Cluster()
-	if cluster == nil {
-		return nil, s.toError(engine.ErrUncertain)
+	if err := s.engine.CutOffError(); cluster == nil || err != nil {
+		return nil, s.toError(cmp.Or(err, engine.ErrUncertain))
 	}
 	return &leasev1.GetShardMapResponse{Map: shardMap(cluster)}, nil
 }
 
-// WatchShardMap implements LeaseService.
+// WatchShardMap implements LeaseService. It ends when this replica is cut off from the store: the map may be another one by then, and a
+// client that went by it would come back here.
 func (s *Server) WatchShardMap(_ *leasev1.WatchShardMapRequest, stream grpc.ServerStreamingServer[leasev1.WatchShardMapResponse]) error {
-	ctx, cancel := s.streamContext(stream.Context())
+	if err := s.engine.CutOffError(); err != nil {
+		return s.toError(err)
+	}
+	ctx, cancel := s.servingContext(stream.Context())
 	defer cancel()
 	var sent *leasev1.ShardMap
 	for {

@@ -73,6 +73,7 @@ func (s *Server) status() *leasestatus.GetStatusResponse {
 	for _, q := range st.Quotas {
 		out.Quotas = append(out.Quotas, &leasestatus.QuotaStatus{Name: q.Name, Limit: q.Limit, Used: q.Used, Refused: q.Refused})
 	}
+	out.Quotas = append(out.Quotas, s.requestQuotas()...)
 	out.Reason = st.Trouble
 	if !st.Certain {
 		out.Reason = "the session with the store is not certain"

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"cmp"
 	"crypto/rand"
 	"encoding/base64"
 	"errors"
@@ -113,15 +114,31 @@ func (s *Server) acquireRequest(req *leasev1.AcquireRequest, who caller) (core.A
 	c.mode(&out)
 	out.TTL = c.ttl(req.GetTtl(), s.opts.TTLs)
 	out.WaitFor = c.duration("wait.timeout", req.GetWait().GetTimeout())
-	out.Waited = c.duration("wait.waited", req.GetWait().GetWaited())
+	out.Waited = s.believed(c.duration("wait.waited", req.GetWait().GetWaited()), out.Name, who)
 	c.text("holder", req.GetHolder(), maxHolder)
 	c.text("request_id", req.GetRequestId(), maxRequestID)
-	c.atMost("value", len(req.GetValue()), maxValue)
+	c.atMost("value", len(req.GetValue()), s.maxValue())
 	c.metadata(req.GetMetadata())
 	if req.GetWait().GetTimeout() != nil && out.WaitFor == 0 {
 		out.Wait = false // waiting for no time is trying
 	}
+	s.refused.count(&c, out.TTL < s.opts.TTLs.Min)
 	return out, c.err()
+}
+
+func (s *Server) maxValue() int { return cmp.Or(s.opts.MaxValue, maxValue) }
+
+// believed is what counts of how long a caller says that it has waited at another owner of the name. Soon after the name has changed its owner
+// that is everything, since those who waited there come back in any order. Later nobody can have waited for longer than the owner has been
+// serving the name, and a replica that passes a wait on has looked at that.
+func (s *Server) believed(waited time.Duration, name string, who caller) time.Duration {
+	if waited == 0 || who.relayed {
+		return waited
+	}
+	if tenure := s.engine.Tenure(name); tenure > s.opts.Patience {
+		return min(waited, tenure)
+	}
+	return waited
 }
 
 func (c *checker) mode(req *core.AcquireRequest) {

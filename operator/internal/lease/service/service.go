@@ -3,6 +3,7 @@
 package service
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -32,8 +33,10 @@ import (
 )
 
 const (
-	minTTL = time.Second
-	maxTTL = 24 * time.Hour
+	// minTTL, maxTTL and maxValue are the widest limits of single requests, and the default ones.
+	minTTL   = time.Second
+	maxTTL   = 24 * time.Hour
+	maxValue = 64 << 10
 	// minSessionTTL is the least etcd grants with its default election timeout.
 	minSessionTTL = 2 * time.Second
 	stopTimeout   = 5 * time.Second
@@ -78,6 +81,10 @@ type Options struct {
 	// JournalChanges is how much a replica writes to its journal before it settles it; see package store.
 	JournalChanges int
 	Limits         engine.Limits
+	// MinTTL and MaxTTL bound the TTLs of leases, in whole seconds, and MaxValueBytes the values that holders attach. 0: 1 s, 24 h and 64 KiB, which
+	// are also the widest bounds there are.
+	MinTTL, MaxTTL time.Duration
+	MaxValueBytes  int
 	Version        string
 	// Log receives JSON.
 	Log      io.Writer
@@ -96,7 +103,12 @@ func (o *Options) Validate() error {
 	}
 	require(o.Listen != "", "--listen is empty; host:port is required")
 	require(o.EtcdPrefix != "" && o.EtcdPrefix[len(o.EtcdPrefix)-1] == '/', "--etcd-prefix is %q; it must end in '/'", o.EtcdPrefix)
-	require(o.LeaseTTL >= minTTL && o.LeaseTTL <= maxTTL, "--lease-ttl is %s; %s to %s are allowed", o.LeaseTTL, minTTL, maxTTL)
+	low, high := o.ttls()
+	require(low >= minTTL && low <= maxTTL && low%time.Second == 0, "--min-ttl is %s; whole seconds from %s to %s are allowed", low, minTTL, maxTTL)
+	require(high >= low && high <= maxTTL && high%time.Second == 0,
+		"--max-ttl is %s; whole seconds from --min-ttl, which is %s, to %s are allowed", high, low, maxTTL)
+	require(o.LeaseTTL >= low && o.LeaseTTL <= high, "--lease-ttl is %s; %s to %s are allowed", o.LeaseTTL, low, high)
+	require(o.MaxValueBytes >= 0 && o.MaxValueBytes <= maxValue, "--max-value-bytes is %d; 1 to %d are allowed (0 stands for that)", o.MaxValueBytes, maxValue)
 	require(o.SessionTTL >= minSessionTTL, "--session-ttl is %s; at least %s is needed", o.SessionTTL, minSessionTTL)
 	require(o.DrainTimeout > 0, "--drain-timeout is %s; it must be positive", o.DrainTimeout)
 	require(o.Shards >= 1 && o.Shards <= store.MaxShards, "--shards is %d; 1 to %d are allowed", o.Shards, store.MaxShards)
@@ -127,6 +139,11 @@ func (o *Options) Validate() error {
 		require(limit >= 0, "%s is %d; it must not be negative (0 is no limit)", flag, limit)
 	}
 	return errors.Join(errs...)
+}
+
+// ttls are the bounds of TTLs.
+func (o *Options) ttls() (low, high time.Duration) {
+	return cmp.Or(o.MinTTL, minTTL), cmp.Or(o.MaxTTL, maxTTL)
 }
 
 // Run serves until the context ends, then hands over, stops and returns nil. It returns an error when it could
@@ -165,9 +182,10 @@ func Run(ctx context.Context, opts Options) error {
 		Store: etcd, Name: opts.Name, Address: opts.Advertise, Shards: opts.Shards, SessionTTL: opts.SessionTTL, Limits: opts.Limits,
 		Explain: opened.explain, Clock: clock.Now, Log: log, Registry: registry,
 	})
+	low, high := opts.ttls()
 	serverOptions := server.Options{
 		Engine: eng, Store: etcd, Embedded: len(opts.EtcdEndpoints) == 0, Name: opts.Name, Version: opts.Version,
-		TTLs: server.TTLs{Min: minTTL, Max: maxTTL, Default: opts.LeaseTTL}, Patience: 2*opts.SessionTTL + 5*time.Second,
+		TTLs: server.TTLs{Min: low, Max: high, Default: opts.LeaseTTL}, MaxValue: opts.MaxValueBytes, Patience: 2*opts.SessionTTL + 5*time.Second,
 		Clock: clock.Now, Log: log, Registry: registry, Access: opts.access(),
 	}
 	if opts.TLS.Cert != "" {

@@ -16,6 +16,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
 	"google.golang.org/genproto/googleapis/rpc/errdetails"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
@@ -37,7 +38,8 @@ const childOptions = "HOLDFAST_TEST_REPLICA"
 func TestMain(m *testing.M) {
 	name, endpoint, ok := strings.Cut(os.Getenv(childOptions), " ")
 	if !ok {
-		os.Exit(m.Run())
+		goleak.VerifyTestMain(m)
+		return
 	}
 	opts := leasetest.Options(name)
 	opts.EtcdEndpoints = []string{endpoint}

@@ -152,19 +152,11 @@ func sizeOf(op *core.Op) int {
 	for _, w := range op.Writes {
 		size += len(op.Name) + 32
 		if w.Hold != nil {
-			size += sizeOfCoreHold(w.Hold)
+			size += w.Hold.Size()
 		}
 	}
 	for i := range op.Ends {
-		size += sizeOfCoreHold(&op.Ends[i].Hold)
-	}
-	return size
-}
-
-func sizeOfCoreHold(h *core.Hold) int {
-	size := 64 + len(h.Value) + len(h.Holder) + len(h.Identity) + len(h.RequestID)
-	for k, v := range h.Metadata {
-		size += len(k) + len(v) + 8
+		size += op.Ends[i].Hold.Size()
 	}
 	return size
 }

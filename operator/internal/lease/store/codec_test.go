@@ -1,6 +1,7 @@
 package store
 
 import (
+	"slices"
 	"testing"
 	"time"
 
@@ -28,6 +29,57 @@ func TestHoldsRoundTrip(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, h, got)
 		require.Equal(t, int64(7), revision)
+	})
+}
+
+// What an op is taken to add to a batch is not less than what it does: otherwise a batch may become what the store refuses.
+func TestSizesAreNotUnderestimated(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		text := rapid.StringN(0, 300, 1200)
+		hold := func() *core.Hold {
+			h := &core.Hold{
+				Slot: rapid.Int32Min(0).Draw(t, "slot"), Token: rapid.Int64Min(0).Draw(t, "token"), Holder: text.Draw(t, "holder"),
+				Identity: text.Draw(t, "identity"), RequestID: text.Draw(t, "request"), Mode: core.Permits,
+				PermitsHeld: rapid.Int32Min(0).Draw(t, "permits"), PermitsTotal: rapid.Int32Min(0).Draw(t, "total"),
+				TTL: time.Duration(rapid.Int64Min(1).Draw(t, "ttl")), Metadata: rapid.MapOf(text, text).Draw(t, "metadata"),
+				Value: []byte(text.Draw(t, "value")),
+			}
+			if rapid.Bool().Draw(t, "revoked") {
+				h.Revocation = &core.Revocation{
+					Reason: text.Draw(t, "reason"), RequestedBy: text.Draw(t, "by"), Period: time.Duration(rapid.Int64Min(1).Draw(t, "period")), Force: true,
+				}
+			}
+			return h
+		}
+		op := core.Op{Name: text.Draw(t, "name")}
+		for range rapid.IntRange(1, 3).Draw(t, "writes") {
+			granted, ended := hold(), hold()
+			op.Writes = append(op.Writes, core.Write{Slot: ended.Slot, Hold: granted})
+			op.Ends = append(op.Ends, core.End{Slot: ended.Slot, Reason: core.Abandoned, Hold: *ended})
+		}
+		require.GreaterOrEqual(t, sizeOf(&op), proto.Size(record([]BatchOp{{Shard: MaxShards, Op: op}})))
+	})
+}
+
+// A snapshot goes in parts that are not too large, each lease in one of them.
+func TestSnapshotsGoInParts(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		var leases []core.LeaseView
+		for range rapid.IntRange(0, 40).Draw(t, "leases") {
+			value := make([]byte, rapid.SampledFrom([]int{0, 64 << 10, 2 << 20}).Draw(t, "value"))
+			leases = append(leases, core.LeaseView{Name: "n", Revision: int64(len(leases)), Holds: []core.HoldView{{Hold: core.Hold{Value: value}}}})
+		}
+		parts := partsOf(leases)
+		require.NotEmpty(t, parts, "nothing is said too")
+		require.Equal(t, len(leases), len(slices.Concat(parts...)))
+		for i, part := range parts {
+			size := 0
+			for k := range part {
+				size += part[k].Holds[0].Size()
+			}
+			require.True(t, len(part) == 1 || size <= snapshotBytes, "part %d of %d", i, len(parts))
+			require.True(t, len(part) > 0 || len(leases) == 0)
+		}
 	})
 }
 

@@ -4,9 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 
 	"github.com/holdfast-io/holdfast/operator/internal/lease/store/storepb"
 )
@@ -34,6 +37,8 @@ type pendingBatch struct {
 	compares   []clientv3.Cmp
 	writes     []clientv3.Op
 	reads      []clientv3.Op
+	// doubtful says that a copy may be on its way.
+	doubtful bool
 }
 
 // Commit implements Store.
@@ -52,16 +57,27 @@ func (e *Etcd) Commit(ctx context.Context, cursor *Cursor, ops []BatchOp) (int64
 		return cursor.advance(resp.Header.GetRevision(), ops), nil
 	case err == nil:
 		return e.refused(cursor, ops, resp)
+	case tooLarge(err) && !cursor.pending.doubtful:
+		cursor.pending = nil
+		return 0, &TooLargeError{Err: err}
 	case permanent(err):
 		return 0, fmt.Errorf("commit: %w", err)
 	}
+	cursor.pending.doubtful = true
 	return 0, &UnknownOutcomeError{Err: err}
+}
+
+// tooLarge says that a batch is refused because of its size: by etcd, or on the way there, by the client or by the server of gRPC. These
+// two have no error of their own but one that etcd also uses when it is out of space.
+func tooLarge(err error) bool {
+	return errors.Is(err, rpctypes.ErrRequestTooLarge) ||
+		(status.Code(err) == codes.ResourceExhausted && strings.Contains(err.Error(), "message larger than max"))
 }
 
 // permanent says that etcd will never accept this batch, and did not this time.
 func permanent(err error) bool {
 	return errors.Is(err, rpctypes.ErrTooManyOps) || errors.Is(err, rpctypes.ErrDuplicateKey) ||
-		errors.Is(err, rpctypes.ErrRequestTooLarge) || errors.Is(err, rpctypes.ErrPermissionDenied)
+		errors.Is(err, rpctypes.ErrPermissionDenied) || tooLarge(err)
 }
 
 // advance takes note that the pending batch was committed at a revision.

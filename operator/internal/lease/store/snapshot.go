@@ -14,8 +14,12 @@ import (
 	"github.com/holdfast-io/holdfast/operator/internal/lease/core"
 )
 
-// snapshotPage is how many lease keys are read at a time.
-const snapshotPage = 1000
+const (
+	// snapshotPage is how many lease keys are read at a time.
+	snapshotPage = 1000
+	// snapshotBytes is how much one part of a snapshot holds at most, unless it is one lease. Watchers take messages of 4 MiB.
+	snapshotBytes = 1 << 20
+)
 
 // snapshot passes on the whole state as it was at one revision, and sets the place to watch from.
 func (w *watch) snapshot(ctx context.Context, compacted bool) error {
@@ -40,16 +44,20 @@ func (w *watch) snapshot(ctx context.Context, compacted bool) error {
 				return err
 			}
 		}
-		update := Update{Snapshot: &Snapshot{Compacted: compacted, Complete: !resp.More}}
 		if !resp.More {
 			if err := r.rest(); err != nil {
 				return err
 			}
-			update.Revision = revision
 		}
-		update.Snapshot.Leases = r.take()
-		if err := w.pass(update); err != nil {
-			return &passError{err}
+		parts := partsOf(r.take())
+		for i, part := range parts {
+			update := Update{Snapshot: &Snapshot{Compacted: compacted, Leases: part}}
+			if !resp.More && i == len(parts)-1 {
+				update.Snapshot.Complete, update.Revision = true, revision
+			}
+			if err := w.pass(update); err != nil {
+				return &passError{err}
+			}
 		}
 		if !resp.More {
 			w.after = revision
@@ -57,6 +65,23 @@ func (w *watch) snapshot(ctx context.Context, compacted bool) error {
 		}
 		from = string(resp.Kvs[len(resp.Kvs)-1].GetKey()) + "\x00"
 	}
+}
+
+// partsOf divides leases into parts of a bounded size; at least one part, which may be empty.
+func partsOf(leases []core.LeaseView) [][]core.LeaseView {
+	var parts [][]core.LeaseView
+	begin, bytes := 0, 0
+	for i := range leases {
+		size := len(leases[i].Name)
+		for k := range leases[i].Holds {
+			size += leases[i].Holds[k].Size()
+		}
+		if bytes += size; bytes > snapshotBytes && i > begin {
+			parts = append(parts, leases[begin:i])
+			begin, bytes = i, size
+		}
+	}
+	return append(parts, leases[begin:])
 }
 
 // unsettled returns what the journals say of the target beyond the lease keys, by name, and at which revision that was.

@@ -54,6 +54,16 @@ func (e *UnknownOutcomeError) Error() string { return "the store did not answer:
 // Unwrap returns the store's error.
 func (e *UnknownOutcomeError) Unwrap() error { return e.Err }
 
+// TooLargeError says that the store refuses a batch because of its size, and that nothing of it has happened. Parts of it may do.
+type TooLargeError struct{ Err error }
+
+func (e *TooLargeError) Error() string {
+	return "the store refuses a request of this size: " + e.Err.Error()
+}
+
+// Unwrap returns the store's error.
+func (e *TooLargeError) Unwrap() error { return e.Err }
+
 // SessionID names a replica's session. 0 is none.
 type SessionID int64
 
@@ -181,8 +191,8 @@ type Store interface {
 	Collect(ctx context.Context) (collected, left int, err error)
 
 	// Commit makes ops true in one transaction and returns its revision. After ErrSessionLost nothing of
-	// the batch has happened or ever will. After *UnknownOutcomeError the same batch must be sent again, and no other. A batch may have
-	// no ops; see Cursor.Overdue.
+	// the batch has happened or ever will. After *UnknownOutcomeError the same batch must be sent again, and no other. After *TooLargeError
+	// any other batch may follow. A batch may have no ops; see Cursor.Overdue.
 	Commit(ctx context.Context, cursor *Cursor, ops []BatchOp) (int64, error)
 
 	// WatchCluster passes on each state of the cluster, beginning with the present one, until the context

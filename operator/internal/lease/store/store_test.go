@@ -221,6 +221,27 @@ func TestALateCopyFindsTheJournalSettled(t *testing.T) {
 	}
 }
 
+// What is too large for etcd, or for the way there, is refused by itself, and the session goes on.
+func TestABatchThatIsTooLargeIsRefusedByItself(t *testing.T) {
+	server, inner := leasetest.Etcd(t)
+	for how, client := range map[string]*clientv3.Client{"in process": inner, "over the network": leasetest.Client(t, server.Endpoint())} {
+		for _, size := range []int{1600 << 10, 4 << 20} {
+			t.Run(fmt.Sprint(size>>10, " KiB ", how), func(t *testing.T) {
+				etcd, err := store.NewEtcd(client, fmt.Sprintf("/%s/%d/", how, size))
+				require.NoError(t, err)
+				o := fixture{etcd, client}.owner(t, "a", 1)
+				large := o.put("x", "one")
+				large.Op.Writes[0].Hold.Value = make([]byte, size)
+				_, err = etcd.Commit(t.Context(), o.cursor, []store.BatchOp{large})
+				var tooLarge *store.TooLargeError
+				require.ErrorAs(t, err, &tooLarge)
+				_, err = etcd.Commit(t.Context(), o.cursor, []store.BatchOp{o.put("x", "two")})
+				require.NoError(t, err)
+			})
+		}
+	}
+}
+
 func TestClaimsAreExclusiveAndRepeatable(t *testing.T) {
 	f := newFixture(t)
 	o := f.owner(t, "a", 1)

@@ -8,7 +8,6 @@ import (
 	"crypto/sha256"
 	"crypto/tls"
 	"crypto/x509"
-	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -33,10 +32,17 @@ const (
 	refusedFor = 10 * time.Second
 	// staleFor is how long an answer counts while the API server cannot be asked, if the token lasts as long: leases shall not
 	// be lost because the API server is down.
-	staleFor   = time.Hour
-	maxEntries = 10_000
-	maxToken   = 16 << 10
-	maxAnswer  = 1 << 20
+	staleFor  = time.Hour
+	maxToken  = 16 << 10
+	maxAnswer = 1 << 20
+	// maxKnown and maxRefused bound how many answers are remembered. Whoever can connect can make up tokens, so what was refused has little
+	// room, and takes none from what was not.
+	maxKnown   = 10_000
+	maxRefused = 1_000
+	// parallel is how many tokens are asked about at a time that were not known before, and as many again that were.
+	parallel = 4
+	// leeway is how long after its end a token is still asked about: the API server's clock may be behind.
+	leeway = time.Minute
 )
 
 // ErrRefused says that the API server does not know the token, or not for our audience.
@@ -69,9 +75,12 @@ type Reviewer struct {
 	config Config
 	now    func() time.Time
 	calls  singleflight.Group
+	// first and again are the places of reviews under way, of tokens that were not known before and of those that were: whoever makes up
+	// tokens must not hold up the others.
+	first, again chan struct{}
 
-	mu    sync.Mutex
-	known map[key]answer
+	mu             sync.Mutex
+	known, refused cache
 }
 
 type key = [sha256.Size]byte
@@ -84,24 +93,30 @@ type answer struct {
 
 // New makes a reviewer.
 func New(config Config, now func() time.Time) *Reviewer {
-	return &Reviewer{config: config, now: now, known: map[key]answer{}}
+	return &Reviewer{
+		config: config, now: now, known: newCache(maxKnown), refused: newCache(maxRefused),
+		first: make(chan struct{}, parallel), again: make(chan struct{}, parallel),
+	}
 }
 
 // Review returns the user name of a token, system:serviceaccount:<namespace>:<name>. It fails with ErrRefused, or with another error
-// if the API server cannot be asked.
+// if the API server cannot be asked. It is not asked about what cannot be a token for our audience.
 func (r *Reviewer) Review(ctx context.Context, token string) (string, error) {
-	if len(token) > maxToken {
-		return "", fmt.Errorf("%w: it has %d bytes; %d are allowed", ErrRefused, len(token), maxToken)
+	claims, err := r.check(token)
+	if err != nil {
+		return "", err
 	}
 	id := sha256.Sum256([]byte(token))
-	r.mu.Lock()
-	known, ok := r.known[id]
-	r.mu.Unlock()
+	known, ok := r.find(id)
 	if ok && r.now().Before(known.fresh) {
 		return known.result()
 	}
+	places := r.first
+	if ok && known.identity != "" {
+		places = r.again
+	}
 	// The call is shared with others that present the token, and so not bound to the context of one.
-	got := r.calls.DoChan(string(id[:]), func() (any, error) { return r.ask(id, token) })
+	got := r.calls.DoChan(string(id[:]), func() (any, error) { return r.ask(id, token, claims, places) })
 	select {
 	case result := <-got:
 		if result.Err == nil {
@@ -116,6 +131,29 @@ func (r *Reviewer) Review(ctx context.Context, token string) (string, error) {
 	}
 }
 
+func (r *Reviewer) find(id key) (answer, bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if a, ok := r.known.answers[id]; ok {
+		return a, true
+	}
+	a, ok := r.refused.answers[id]
+	return a, ok
+}
+
+// keep remembers the last answer about a token.
+func (r *Reviewer) keep(id key, a answer) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if a.identity == "" {
+		delete(r.known.answers, id)
+		r.refused.put(id, a)
+		return
+	}
+	delete(r.refused.answers, id)
+	r.known.put(id, a)
+}
+
 func (a answer) result() (string, error) {
 	if a.identity == "" {
 		return "", ErrRefused
@@ -123,9 +161,15 @@ func (a answer) result() (string, error) {
 	return a.identity, nil
 }
 
-func (r *Reviewer) ask(id key, token string) (answer, error) {
+func (r *Reviewer) ask(id key, token string, claims claims, places chan struct{}) (answer, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), callTimeout)
 	defer cancel()
+	select {
+	case places <- struct{}{}:
+		defer func() { <-places }()
+	case <-ctx.Done():
+		return answer{}, errors.New("too many tokens are being reviewed")
+	}
 	identity, err := r.config.review(ctx, token)
 	if err != nil {
 		return answer{}, err
@@ -135,16 +179,10 @@ func (r *Reviewer) ask(id key, token string) (answer, error) {
 	if identity == "" {
 		a.fresh = now.Add(refusedFor)
 	}
-	if expiry, ok := expiryOf(token); ok {
-		a.stale = earlier(a.stale, expiry)
-		a.fresh = earlier(a.fresh, expiry)
+	if claims.Expiry != 0 {
+		a.stale, a.fresh = earlier(a.stale, claims.expiry()), earlier(a.fresh, claims.expiry())
 	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if len(r.known) >= maxEntries {
-		clear(r.known) // they are asked for anew, each when it is needed
-	}
-	r.known[id] = a
+	r.keep(id, a)
 	return a, nil
 }
 
@@ -153,22 +191,6 @@ func earlier(a, b time.Time) time.Time {
 		return b
 	}
 	return a
-}
-
-// expiryOf reads when a token expires. It only ever shortens what the API server said about the token.
-func expiryOf(token string) (time.Time, bool) {
-	parts := strings.Split(token, ".")
-	if len(parts) != 3 {
-		return time.Time{}, false
-	}
-	payload, err := base64.RawURLEncoding.DecodeString(parts[1])
-	var claims struct {
-		Exp int64 `json:"exp"`
-	}
-	if err != nil || json.Unmarshal(payload, &claims) != nil || claims.Exp == 0 {
-		return time.Time{}, false
-	}
-	return time.Unix(claims.Exp, 0), true
 }
 
 // review is the parts of authentication.k8s.io/v1 TokenReview that matter here.
