@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// ensemble is what the sessions with the same servers share: the breaker and its prober.
+// ensemble is what the sessions with the same servers under the same TLS settings share: the breaker and its prober.
 type ensemble struct {
 	name    string
 	opts    Options
@@ -105,6 +105,7 @@ func (e *ensemble) probe() {
 	}
 }
 
+// established returns a session that stands, or nil.
 func (e *ensemble) established() *Session {
 	e.mu.Lock()
 	defer e.mu.Unlock()

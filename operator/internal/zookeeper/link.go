@@ -74,7 +74,9 @@ func (s *Session) pace() time.Duration {
 	return backoff(s.attempts-len(s.target.Connect.Hosts)+1, 50*time.Millisecond, s.opts.MaxBackoff)
 }
 
-// failed counts an attempt to connect that failed.
+// failed counts an attempt to connect that failed. While another session with the ensemble stands it says nothing about that:
+// the fault is with this session alone (a server admits only so many connections from one address, for one), and its requests
+// are refused by await.
 func (s *Session) failed(l *link, cause error) {
 	s.mu.Lock()
 	current := l == s.link && s.ctx.Err() == nil
@@ -84,7 +86,9 @@ func (s *Session) failed(l *link, cause error) {
 	s.mu.Unlock()
 	if current {
 		s.log.Debug("connecting failed", "error", cause)
-		s.ens.breaker.record(false)
+		if s.ens.established() == nil {
+			s.ens.breaker.record(false)
+		}
 	}
 }
 

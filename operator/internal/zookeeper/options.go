@@ -116,19 +116,30 @@ func (t *TLS) config() (*tls.Config, error) {
 	return out, nil
 }
 
+// parts are what tells one configuration from another. There are none for plain TCP.
+func (t *TLS) parts() []string {
+	if t == nil {
+		return nil
+	}
+	return []string{string(t.CA), string(t.Cert), string(t.Key), t.ServerName}
+}
+
 // key identifies a session. The credential is hashed, for keys are logged.
 func (t Target) key() string {
+	return t.Connect.String() + "#" + hashOf(append([]string{t.Credential.User, t.Credential.Password}, t.TLS.parts()...))
+}
+
+// ensembleKey identifies what sessions share a breaker: the servers, and the TLS settings, for with settings that are wrong no
+// connection stands, whoever makes it, and that says nothing about connections with others.
+func (t Target) ensembleKey() string { return t.Connect.Ensemble() + "#" + hashOf(t.TLS.parts()) }
+
+// hashOf is a short hash of a list.
+func hashOf(parts []string) string {
 	hash := sha256.New()
-	add := func(part []byte) { fmt.Fprintf(hash, "%d:%s,", len(part), part) }
-	add([]byte(t.Credential.User))
-	add([]byte(t.Credential.Password))
-	if t.TLS != nil {
-		add(t.TLS.CA)
-		add(t.TLS.Cert)
-		add(t.TLS.Key)
-		add([]byte(t.TLS.ServerName))
+	for _, part := range parts {
+		fmt.Fprintf(hash, "%d:%s,", len(part), part)
 	}
-	return t.Connect.String() + "#" + hex.EncodeToString(hash.Sum(nil)[:8])
+	return hex.EncodeToString(hash.Sum(nil)[:8])
 }
 
 // Identities are what the servers take a session with this target for: the ids that its access control entries can

@@ -14,9 +14,10 @@ type Pool struct {
 	cancel context.CancelFunc
 	wg     sync.WaitGroup
 
-	mu        sync.Mutex
-	closed    bool
-	sessions  map[string]*Session
+	mu       sync.Mutex
+	closed   bool
+	sessions map[string]*Session
+	// ensembles are by servers and TLS settings: see Target.ensembleKey.
 	ensembles map[string]*ensemble
 }
 
@@ -51,18 +52,24 @@ func (p *Pool) Session(target Target) (*Session, error) {
 	if err != nil {
 		return nil, err
 	}
-	name := target.Connect.Ensemble()
-	ens, ok := p.ensembles[name]
-	if !ok {
-		ens = newEnsemble(p.ctx, name, p.opts)
-		p.ensembles[name] = ens
-	}
+	ens := p.ensembleOf(target)
 	session, err := newSession(p.ctx, key, target, config, ens, p.opts)
 	if err != nil {
-		return nil, fmt.Errorf("start a session with ZooKeeper %s: %w", name, err)
+		return nil, fmt.Errorf("start a session with ZooKeeper %s: %w", ens.name, err)
 	}
 	p.sessions[key] = session
 	return session, nil
+}
+
+// ensembleOf returns what the sessions with the servers of a target share. The mutex is held.
+func (p *Pool) ensembleOf(target Target) *ensemble {
+	key := target.ensembleKey()
+	ens, ok := p.ensembles[key]
+	if !ok {
+		ens = newEnsemble(p.ctx, target.Connect.Ensemble(), p.opts)
+		p.ensembles[key] = ens
+	}
+	return ens
 }
 
 // Sessions returns the number of sessions.
@@ -117,19 +124,19 @@ func (p *Pool) takeIdle() []*Session {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	var idle []*Session
-	used := map[string]bool{}
+	used := map[*ensemble]bool{}
 	for key, session := range p.sessions {
 		if session.idle() {
 			idle = append(idle, session)
 			delete(p.sessions, key)
 			continue
 		}
-		used[session.ens.name] = true
+		used[session.ens] = true
 	}
-	for name, ens := range p.ensembles {
-		if !used[name] {
+	for key, ens := range p.ensembles {
+		if !used[ens] {
 			ens.cancel()
-			delete(p.ensembles, name)
+			delete(p.ensembles, key)
 		}
 	}
 	return idle

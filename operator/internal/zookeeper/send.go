@@ -9,16 +9,21 @@ import (
 	"github.com/go-zookeeper/zk"
 )
 
-// await returns the connection once requests can be sent.
+// await returns the connection once requests can be sent. It does not wait when the session has failed to connect so often that
+// it would have opened the breaker were it the only one.
 func (s *Session) await(ctx context.Context) (*zk.Conn, error) {
 	opened := s.ens.openedChan()
 	for {
 		s.mu.Lock()
 		l, ready, established := s.link, s.ready, s.established
+		failing := s.attempts >= int(s.opts.BreakerFailures)
 		s.lastUsed = time.Now()
 		s.mu.Unlock()
 		if established {
 			return l.conn, nil
+		}
+		if failing {
+			return nil, &UnavailableError{Ensemble: s.ens.name, Err: errFailing}
 		}
 		select {
 		case <-ready:
