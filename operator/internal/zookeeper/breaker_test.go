@@ -3,6 +3,7 @@ package zookeeper
 import (
 	"context"
 	"errors"
+	"sync/atomic"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -65,4 +66,59 @@ func TestBreakersAreByServersAndTLS(t *testing.T) {
 		keys[at("other:2181", tls)] = true
 	}
 	require.Len(t, keys, 14)
+}
+
+// watching subscribes a party of its own to a znode, and returns how often it was told.
+func (s *Session) watching(path string) *atomic.Int64 {
+	told := &atomic.Int64{}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	e := &entry{path: path}
+	e.subscribe(Subscription{Key: path, Notify: func() { told.Add(1) }})
+	s.watches.entries[path] = e
+	return told
+}
+
+// A breaker that opens again before its closing was told: what comes late tells of the state there is, and nobody is left out.
+func TestAnnouncementsThatComeLate(t *testing.T) {
+	opts := Options{BreakerFailures: 1}.withDefaults()
+	ens := newEnsemble(t.Context(), "zk:2181", opts)
+	told := standIn(t, ens, opts).watching("/x")
+	late := 0
+	ens.breaker.changed = func() { late++ }
+
+	ens.breaker.record(false)
+	ens.turned()
+	require.EqualValues(t, 1, told.Load())
+	opened := ens.openedChan()
+
+	ens.breaker.probed(true)
+	ens.breaker.record(false)
+	require.Equal(t, 3, late)
+	ens.turned()
+	ens.turned()
+	require.EqualValues(t, 2, told.Load(), "once for both: the second comes too late to say anything")
+	require.Equal(t, opened, ens.openedChan())
+	<-opened
+
+	ens.breaker.probed(true)
+	ens.turned()
+	require.EqualValues(t, 3, told.Load())
+	select {
+	case <-ens.openedChan():
+		t.Fatal("requests are still refused")
+	default:
+	}
+}
+
+// While the breaker is open only a probe closes it, and while it is closed there is none.
+func TestStragglersAreNoProbes(t *testing.T) {
+	b := newBreaker("zk:2181", 1, nil)
+	b.probed(false)
+	require.True(t, b.closed())
+	b.record(false)
+	b.record(true)
+	require.False(t, b.closed())
+	b.probed(true)
+	require.True(t, b.closed())
 }

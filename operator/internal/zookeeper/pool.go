@@ -68,6 +68,7 @@ func (p *Pool) ensembleOf(target Target) *ensemble {
 	if !ok {
 		ens = newEnsemble(p.ctx, target.Connect.Ensemble(), p.opts)
 		p.ensembles[key] = ens
+		p.wg.Go(ens.prober)
 	}
 	return ens
 }
@@ -135,7 +136,7 @@ func (p *Pool) takeIdle() []*Session {
 	}
 	for key, ens := range p.ensembles {
 		if !used[ens] {
-			ens.cancel()
+			ens.end()
 			delete(p.ensembles, key)
 		}
 	}
