@@ -37,7 +37,7 @@ type status struct {
 // decide plans one pass: at most one change, and the status as it is before that change.
 func (c *controller) decide(obj *v1alpha1.ZooKeeperConfig, o Observation, now time.Time) plan {
 	if o.problem != nil {
-		return c.decideProblem(o, now)
+		return c.decideProblem(obj, o, now)
 	}
 	if o.denied && o.node.Exists && o.record == nil {
 		return c.decideDenied(obj, now)
@@ -47,18 +47,18 @@ func (c *controller) decide(obj *v1alpha1.ZooKeeperConfig, o Observation, now ti
 	case znode.Create, znode.SetACL, znode.SetData:
 		return c.decideChange(obj, o, d, now)
 	case znode.Report:
-		return c.conclude(now, status{
+		return c.without(obj, o, now, status{
 			state: v1alpha1.ZnodeOutOfSync, synced: metav1.ConditionFalse, reason: v1alpha1.ReasonDrifted,
 			message: "somebody else changed the znode, and driftPolicy is Report", drift: d.Detail,
 		}, reconcile.Stalled(v1alpha1.ReasonDrifted, "the znode differs from what is declared (%s), and driftPolicy is Report", d.Detail))
 	case znode.Refuse:
-		return c.decideRefusal(obj, d, now)
+		return c.decideRefusal(obj, o, d, now)
 	case znode.Nothing, znode.Leave:
 	}
 	return c.decideInPlace(obj, o, d, now)
 }
 
-func (c *controller) decideProblem(o Observation, now time.Time) plan {
+func (c *controller) decideProblem(obj *v1alpha1.ZooKeeperConfig, o Observation, now time.Time) plan {
 	var about *reconcile.StalledError
 	var unknown *reconcile.UnknownError
 	out := status{state: v1alpha1.ZnodeError, synced: metav1.ConditionUnknown, message: o.problem.Error()}
@@ -68,7 +68,7 @@ func (c *controller) decideProblem(o Observation, now time.Time) plan {
 	case errors.As(o.problem, &unknown):
 		out.reason = unknown.Reason
 	}
-	return c.conclude(now, out, o.problem)
+	return c.without(obj, o, now, out, o.problem)
 }
 
 // decideDenied voids a claim whose creation was answered with "exists": were it left, an equal znode that somebody else
@@ -99,6 +99,9 @@ var changing = map[znode.Verb]string{
 func (c *controller) decideChange(obj *v1alpha1.ZooKeeperConfig, o Observation, d znode.Decision, now time.Time) plan {
 	what := changing[d.Verb] + " " + obj.Spec.Path
 	view := pending("the operator is to " + what)
+	if first := c.without(obj, o, now, view, nil); first.Effect != nil {
+		return first
+	}
 	if obj.Spec.Paused {
 		view = status{
 			state: v1alpha1.ZnodeOutOfSync, synced: metav1.ConditionFalse, reason: v1alpha1.ReasonPaused,
@@ -199,14 +202,30 @@ func typed(err error, path string) error {
 	return reconcile.Transient(err, v1alpha1.ReasonProgressing, "znode %s: ZooKeeper answered with an error; it is tried again", path)
 }
 
-func (c *controller) decideRefusal(obj *v1alpha1.ZooKeeperConfig, d znode.Decision, now time.Time) plan {
+func (c *controller) decideRefusal(obj *v1alpha1.ZooKeeperConfig, o Observation, d znode.Decision, now time.Time) plan {
 	reason := map[znode.Refusal]string{
 		znode.Exists: v1alpha1.ReasonAlreadyExists, znode.LockOut: v1alpha1.ReasonWouldLockOut, znode.Hidden: v1alpha1.ReasonAccessDenied,
 	}[d.Refusal]
 	message := fmt.Sprintf("znode %s: %s", obj.Spec.Path, d.Detail)
-	return c.conclude(now, status{
+	return c.without(obj, o, now, status{
 		state: v1alpha1.ZnodeError, synced: metav1.ConditionFalse, reason: reason, message: message,
 	}, reconcile.Stalled(reason, "%s", message))
+}
+
+// without makes the plan of an object that does not have the znode that it wants, or not as it wants it. What it moved away from
+// earlier goes all the same: something took its place at the time.
+func (c *controller) without(obj *v1alpha1.ZooKeeperConfig, o Observation, now time.Time, view status, unready error) plan {
+	if obj.Spec.Paused {
+		return c.conclude(now, view, unready)
+	}
+	var events []reconcile.Event
+	effect, waiting := c.seeOff(obj, o, now, false, &view, &events)
+	out := c.conclude(now, view, unready)
+	out.Effect, out.Events = effect, events
+	if wait := new(*reconcile.WaitError); errors.As(waiting, wait) {
+		out.RequeueAfter = (*wait).After
+	}
+	return out
 }
 
 // decideInPlace reports a znode that is as declared, or that is left as it is because the object wants that, and sees off
@@ -214,7 +233,7 @@ func (c *controller) decideRefusal(obj *v1alpha1.ZooKeeperConfig, d znode.Decisi
 func (c *controller) decideInPlace(obj *v1alpha1.ZooKeeperConfig, o Observation, d znode.Decision, now time.Time) plan {
 	view := status{
 		state: v1alpha1.ZnodeSynced, synced: metav1.ConditionTrue, reason: v1alpha1.ReasonReady,
-		message: "the znode is as declared", moved: true,
+		message: "the znode is as declared",
 	}
 	var events []reconcile.Event
 	if d.Ours {
@@ -224,7 +243,7 @@ func (c *controller) decideInPlace(obj *v1alpha1.ZooKeeperConfig, o Observation,
 	} else {
 		view.message, view.drop = d.Detail, true
 	}
-	effect, unready := c.seeOff(obj, o, now, &view, &events)
+	effect, unready := c.seeOff(obj, o, now, true, &view, &events)
 	if d.Ours && effect == nil && !controllerutil.ContainsFinalizer(obj, v1alpha1.FinalizerZnode) {
 		// What is on record must be protected, also when nothing had to be changed.
 		effect = &reconcile.Effect{What: "take over the znode " + obj.Spec.Path, Run: func(context.Context) error { return nil }}
@@ -236,10 +255,16 @@ func (c *controller) decideInPlace(obj *v1alpha1.ZooKeeperConfig, o Observation,
 }
 
 // seeOff decides on the znodes that the object moved away from: the next one to delete, what there is to wait for, which
-// stay on record, and what is to be told of the others.
-func (c *controller) seeOff(obj *v1alpha1.ZooKeeperConfig, o Observation, now time.Time, view *status, events *[]reconcile.Event) (effect *reconcile.Effect, unready error) {
+// stay on record, and what is to be told of the others. Until the one that is wanted stands the last one stays as it is.
+func (c *controller) seeOff(
+	obj *v1alpha1.ZooKeeperConfig, o Observation, now time.Time, stands bool, view *status, events *[]reconcile.Event,
+) (effect *reconcile.Effect, unready error) {
 	key := keyOf(obj)
+	view.moved = true
 	for _, l := range o.leaving {
+		if l.last && !stands {
+			continue
+		}
 		parting, detail, wait := znode.Part(l.release, now)
 		switch parting {
 		case znode.Delete:
@@ -259,6 +284,9 @@ func (c *controller) seeOff(obj *v1alpha1.ZooKeeperConfig, o Observation, now ti
 			continue
 		}
 		view.superseded = append(view.superseded, v1alpha1.SupersededZnode{Znode: l.record, Since: metav1.NewTime(l.since.Truncate(time.Second))})
+	}
+	if !stands {
+		view.superseded = append(view.superseded, o.kept...)
 	}
 	return effect, unready
 }
@@ -295,6 +323,8 @@ func syncEvents(obj *v1alpha1.ZooKeeperConfig, o Observation, d znode.Decision, 
 		return nil
 	case cause == znode.ByDrift:
 		return tell(v1alpha1.ReasonDriftCorrected, "somebody changed the znode %s, and it was put right: %s", record.Path, detail)
+	case o.returned:
+		return tell(v1alpha1.ReasonAdopted, "the znode %s, which the object had moved away from, is its own again", record.Path)
 	case before == nil && (cause == znode.ByAdoption || takes(obj)):
 		return tell(v1alpha1.ReasonAdopted, "the znode %s existed and was adopted", record.Path)
 	case before == nil || before.Path != record.Path || before.ConnectString != record.ConnectString:

@@ -27,14 +27,18 @@ type Observation struct {
 	data []byte
 	// node is what was seen of it.
 	node zktypes.Node
-	// record is what is on record of it, if that is of this place.
-	record *znode.Record
+	// record is what is on record of it, if that is of this place: current tells that it is the znode in status.znode, returned
+	// that it is one that the object had moved away from, and is back at.
+	record            *znode.Record
+	current, returned bool
 	// claimed tells that a claim covers it, and denied that the claim is known to be void.
 	claimed, denied bool
 	// change is what the process did last and has not told.
 	change *change
-	// leaving are the znodes that the object no longer wants: all of them, when it is being deleted.
+	// leaving are the znodes that the object no longer wants: all of them, when it is being deleted. kept are those that it
+	// moved away from and that are where it wants one again: they are not to go, whether they can be had or not.
 	leaving []leaving
+	kept    []v1alpha1.SupersededZnode
 }
 
 // leaving is a znode on its way out.
@@ -43,6 +47,8 @@ type leaving struct {
 	record  v1alpha1.ZnodeRecord
 	session Session
 	since   time.Time
+	// last tells that the object has no other: it goes only once the one that is wanted stands.
+	last bool
 }
 
 // place names a znode of an ensemble.
@@ -269,7 +275,9 @@ func unknown(away *zookeeper.UnavailableError) error {
 func (g *gatherer) assign() {
 	connect, path := g.out.target.Connect.String(), g.obj.Spec.Path
 	if r := g.obj.Status.Znode; r != nil && g.here(r) {
-		g.out.record = &znode.Record{Czxid: znode.ParseZxid(r.Czxid), Version: r.Version, Aversion: r.ACLVersion}
+		g.out.record, g.out.current = planRecord(r), true
+	} else if r := g.supersededHere(); r != nil {
+		g.out.record, g.out.returned = planRecord(r), true
 	}
 	text := g.obj.Annotations[v1alpha1.AnnotationZnodeClaim]
 	claim, ok := znode.ParseClaim(text)
@@ -281,6 +289,44 @@ func (g *gatherer) assign() {
 	}
 	g.memory.with(g.key, func(r *remembered) { g.out.denied = r.denied == text })
 	g.out.claimed = !g.out.denied && claim.Covers(connect, path, g.out.node, g.recordForClaim())
+	if g.out.claimed && g.out.returned {
+		// What was done to it since it is ours again is not somebody else's doing.
+		g.out.record = nil
+	}
+}
+
+// planRecord is a record in the form that decisions are made by.
+func planRecord(r *v1alpha1.ZnodeRecord) *znode.Record {
+	return &znode.Record{Czxid: znode.ParseZxid(r.Czxid), Version: r.Version, Aversion: r.ACLVersion}
+}
+
+// supersededHere is the record of the znode that was seen, when the object moved away from it and now wants it again before it was
+// deleted; else nil.
+func (g *gatherer) supersededHere() *v1alpha1.ZnodeRecord {
+	for i := range g.obj.Status.Superseded {
+		if r := &g.obj.Status.Superseded[i].Znode; g.isSeen(r) {
+			return r
+		}
+	}
+	return nil
+}
+
+// isSeen tells whether a record is of the very znode that was seen where the object wants one.
+func (g *gatherer) isSeen(r *v1alpha1.ZnodeRecord) bool {
+	return g.out.node.Exists && znode.FormatZxid(g.out.node.Czxid) == r.Czxid && g.here(r)
+}
+
+// stays tells whether a znode that the object moved away from is not to go, since the object wants it again. As long as the place
+// was not seen every znode that may be there stays.
+func (g *gatherer) stays(r *v1alpha1.ZnodeRecord) bool {
+	if !g.stuck() {
+		return g.isSeen(r)
+	}
+	if len(g.out.target.Connect.Hosts) == 0 {
+		return true // it is not known where the object wants one
+	}
+	recorded, err := zktypes.ParseConnectString(r.ConnectString)
+	return err == nil && recorded.Full(r.Path) == g.out.target.Connect.Full(g.obj.Spec.Path)
 }
 
 // recordForClaim is the record that a claim is compared with: the one there is, wherever it is.

@@ -21,6 +21,10 @@ const retryDelete = 500 * time.Millisecond
 func (g *gatherer) unwanted() error {
 	deleted, current := g.obj.DeletionTimestamp, g.obj.Status.Znode
 	for _, superseded := range g.obj.Status.Superseded {
+		if deleted == nil && g.stays(&superseded.Znode) {
+			g.out.kept = append(g.out.kept, superseded)
+			continue
+		}
 		since, deadline := superseded.Since.Time, g.controller.settings.MoveDeadline
 		if deleted != nil {
 			since, deadline = deleted.Time, g.controller.settings.DeletionDeadline
@@ -30,10 +34,14 @@ func (g *gatherer) unwanted() error {
 		}
 	}
 	switch {
-	case deleted == nil && (current == nil || g.out.record != nil || g.stuck()):
+	case deleted == nil && (current == nil || g.out.current || g.stuck()):
 		return nil
 	case deleted == nil:
-		return g.leave(*current, g.Clock.Now(), g.controller.settings.MoveDeadline)
+		err := g.leave(*current, g.Clock.Now(), g.controller.settings.MoveDeadline)
+		if err == nil {
+			g.out.leaving[len(g.out.leaving)-1].last = true
+		}
+		return err
 	case current != nil:
 		if err := g.leave(*current, deleted.Time, g.controller.settings.DeletionDeadline); err != nil {
 			return err
