@@ -68,15 +68,25 @@ func (c *controller) decideProblem(obj *v1alpha1.ZooKeeperConfig, o Observation,
 	case errors.As(o.problem, &unknown):
 		out.reason = unknown.Reason
 	}
-	return c.without(obj, o, now, out, o.problem)
+	p := c.without(obj, o, now, out, o.problem)
+	if (o.void || o.denied) && p.Effect == nil && !obj.Spec.Paused {
+		p.Effect = c.takeBack(obj)
+	}
+	return p
 }
 
-// decideDenied voids a claim whose creation was answered with "exists": were it left, an equal znode that somebody else
-// made in that moment would be taken for ours after a restart.
+// decideDenied voids a claim whose creation was answered with "exists".
 func (c *controller) decideDenied(obj *v1alpha1.ZooKeeperConfig, now time.Time) plan {
-	key := keyOf(obj)
 	out := c.conclude(now, pending("somebody else created the znode at the same time"), nil)
-	out.Effect = &reconcile.Effect{
+	out.Effect = c.takeBack(obj)
+	return out
+}
+
+// takeBack voids a claim that came to nothing: were it left, an equal znode that somebody else made would be taken for ours
+// after a restart, or when the object is deleted.
+func (c *controller) takeBack(obj *v1alpha1.ZooKeeperConfig) *reconcile.Effect {
+	key := keyOf(obj)
+	return &reconcile.Effect{
 		What:  "take the claim to the znode back",
 		Claim: map[string]string{v1alpha1.AnnotationZnodeClaim: "void"},
 		Run: func(context.Context) error {
@@ -84,7 +94,6 @@ func (c *controller) decideDenied(obj *v1alpha1.ZooKeeperConfig, now time.Time) 
 			return nil
 		},
 	}
-	return out
 }
 
 func pending(message string) status {
@@ -109,9 +118,9 @@ func (c *controller) decideChange(obj *v1alpha1.ZooKeeperConfig, o Observation, 
 		}
 	}
 	out := c.conclude(now, view, nil)
-	claim := znode.NewChange(o.target.Connect.String(), obj.Spec.Path, o.want, o.node, recorded(obj))
+	claim := znode.NewChange(string(obj.UID), o.target.Connect.String(), obj.Spec.Path, o.want, o.node, recorded(obj))
 	if d.Verb == znode.Create {
-		claim = znode.NewClaim(o.target.Connect.String(), obj.Spec.Path, o.want, recorded(obj))
+		claim = znode.NewClaim(string(obj.UID), o.target.Connect.String(), obj.Spec.Path, o.want, recorded(obj))
 	}
 	effect := &reconcile.Effect{What: what, Claim: map[string]string{v1alpha1.AnnotationZnodeClaim: claim.String()}}
 	a := attempt{
@@ -337,7 +346,7 @@ func syncEvents(obj *v1alpha1.ZooKeeperConfig, o Observation, d znode.Decision, 
 
 // takes tells whether the object claims a znode that existed.
 func takes(obj *v1alpha1.ZooKeeperConfig) bool {
-	claim, ok := znode.ParseClaim(obj.Annotations[v1alpha1.AnnotationZnodeClaim])
+	claim, ok := claimOf(obj)
 	return ok && claim.Takes != ""
 }
 

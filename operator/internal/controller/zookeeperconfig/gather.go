@@ -3,6 +3,7 @@ package zookeeperconfig
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -33,6 +34,8 @@ type Observation struct {
 	current, returned bool
 	// claimed tells that a claim covers it, and denied that the claim is known to be void.
 	claimed, denied bool
+	// void tells that the claim is to a znode that another object has.
+	void bool
 	// change is what the process did last and has not told.
 	change *change
 	// leaving are the znodes that the object no longer wants: all of them, when it is being deleted. kept are those that it
@@ -67,6 +70,9 @@ func (c *controller) gather(ctx context.Context, reader client.Reader, obj *v1al
 	g := &gatherer{
 		controller: c, key: keyOf(obj),
 		resolver: resolver{ctx: ctx, reader: reader, obj: obj, settings: c.settings},
+	}
+	if text := obj.Annotations[v1alpha1.AnnotationZnodeClaim]; text != "" {
+		c.memory.with(g.key, func(r *remembered) { g.out.denied = r.denied == text })
 	}
 	if err := g.wanted(); err != nil {
 		if !stalled(err) && !unclear(err) {
@@ -146,6 +152,10 @@ func (g *gatherer) uncontested() error {
 	if winner.Namespace == me.Namespace && winner.Name == me.Name {
 		return nil
 	}
+	// One that is only claimed as well may yet turn out to be ours.
+	g.out.void = claims(g.obj, g.out.target.Connect, full) && slices.ContainsFunc(candidates, func(other v1alpha1.ZooKeeperConfig) bool {
+		return other.Namespace == winner.Namespace && other.Name == winner.Name && records(&other, g.out.target.Connect, full)
+	})
 	return reconcile.Stalled(v1alpha1.ReasonPathConflict, "ZooKeeperConfig %s/%s has the znode %s of ZooKeeper %s",
 		winner.Namespace, winner.Name, full, g.out.target.Connect.Ensemble())
 }
@@ -191,20 +201,32 @@ func (r resolver) connect() (zktypes.ConnectString, error) {
 
 // holds tells whether a znode is on an object's record, or claimed by it.
 func holds(obj *v1alpha1.ZooKeeperConfig, connect zktypes.ConnectString, full string) bool {
-	at := func(text, path string) bool {
-		recorded, err := zktypes.ParseConnectString(text)
-		return err == nil && recorded.SharesServer(connect) && recorded.Full(path) == full
-	}
-	if r := obj.Status.Znode; r != nil && at(r.ConnectString, r.Path) {
+	return records(obj, connect, full) || claims(obj, connect, full)
+}
+
+func records(obj *v1alpha1.ZooKeeperConfig, connect zktypes.ConnectString, full string) bool {
+	if r := obj.Status.Znode; r != nil && isAt(r.ConnectString, r.Path, connect, full) {
 		return true
 	}
-	for _, s := range obj.Status.Superseded {
-		if at(s.Znode.ConnectString, s.Znode.Path) {
-			return true
-		}
-	}
-	claim, ok := znode.ParseClaim(obj.Annotations[v1alpha1.AnnotationZnodeClaim])
-	return ok && claim.After == "" && obj.Status.Znode == nil && at(claim.Connect, claim.Path)
+	return slices.ContainsFunc(obj.Status.Superseded, func(s v1alpha1.SupersededZnode) bool {
+		return isAt(s.Znode.ConnectString, s.Znode.Path, connect, full)
+	})
+}
+
+func claims(obj *v1alpha1.ZooKeeperConfig, connect zktypes.ConnectString, full string) bool {
+	claim, ok := claimOf(obj)
+	return ok && claim.After == "" && obj.Status.Znode == nil && isAt(claim.Connect, claim.Path, connect, full)
+}
+
+// isAt tells whether a path below a connect string is a znode of an ensemble.
+func isAt(text, path string, connect zktypes.ConnectString, full string) bool {
+	recorded, err := zktypes.ParseConnectString(text)
+	return err == nil && recorded.SharesServer(connect) && recorded.Full(path) == full
+}
+
+// claimOf is what an object says that was about to be done for it.
+func claimOf(obj *v1alpha1.ZooKeeperConfig) (znode.Claim, bool) {
+	return znode.ParseClaim(obj.Annotations[v1alpha1.AnnotationZnodeClaim], string(obj.UID))
 }
 
 // suffixes are the paths that, below some chroot, may be a full path: "/a/b" and "/b" for "/a/b".
@@ -279,15 +301,13 @@ func (g *gatherer) assign() {
 	} else if r := g.supersededHere(); r != nil {
 		g.out.record, g.out.returned = planRecord(r), true
 	}
-	text := g.obj.Annotations[v1alpha1.AnnotationZnodeClaim]
-	claim, ok := znode.ParseClaim(text)
+	claim, ok := claimOf(g.obj)
 	if !ok {
 		return
 	}
 	if g.out.record != nil {
 		*g.out.record = claim.Moved(g.out.node, *g.out.record)
 	}
-	g.memory.with(g.key, func(r *remembered) { g.out.denied = r.denied == text })
 	g.out.claimed = !g.out.denied && claim.Covers(connect, path, g.out.node, g.recordForClaim())
 	if g.out.claimed && g.out.returned {
 		// What was done to it since it is ours again is not somebody else's doing.

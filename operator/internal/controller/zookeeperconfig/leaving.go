@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -12,6 +13,7 @@ import (
 	"github.com/holdfast-io/holdfast/operator/internal/plan/znode"
 	"github.com/holdfast-io/holdfast/operator/internal/reconcile"
 	"github.com/holdfast-io/holdfast/operator/internal/zookeeper"
+	"github.com/holdfast-io/holdfast/operator/internal/zookeeper/zktypes"
 )
 
 // retryDelete is how long an obstacle to a deletion stands before it is tried again.
@@ -54,11 +56,14 @@ func (g *gatherer) unwanted() error {
 func (g *gatherer) stuck() bool { return g.out.problem != nil }
 
 // leaveClaimed adds the znode that was about to be created or taken over when the object was deleted, and that no status
-// tells of.
+// tells of. What another object has meanwhile is that one's, whoever made it.
 func (g *gatherer) leaveClaimed(since time.Time) error {
-	claim, ok := znode.ParseClaim(g.obj.Annotations[v1alpha1.AnnotationZnodeClaim])
+	claim, ok := claimOf(g.obj)
 	if !ok {
 		return nil
+	}
+	if taken, err := g.taken(claim); taken || err != nil {
+		return err
 	}
 	record := v1alpha1.ZnodeRecord{ConnectString: claim.Connect, Path: claim.Path}
 	if connection := g.obj.Spec.Connection; connection != nil && connection.AuthSecretRef != nil {
@@ -78,6 +83,22 @@ func (g *gatherer) leaveClaimed(since time.Time) error {
 	g.memory.with(g.key, func(r *remembered) { denied = r.denied == claim.String() })
 	last.release.Claimed = !denied && claim.Covers(claim.Connect, claim.Path, last.release.Node, g.recordForClaim())
 	return nil
+}
+
+// taken tells whether another object holds the znode of a claim.
+func (g *gatherer) taken(claim znode.Claim) (bool, error) {
+	connect, err := zktypes.ParseConnectString(claim.Connect)
+	if err != nil {
+		return true, nil // it is nowhere
+	}
+	full := connect.Full(claim.Path)
+	candidates, err := g.Candidates(g.ctx, g.reader, suffixes(full))
+	if err != nil {
+		return false, err
+	}
+	return slices.ContainsFunc(candidates, func(other v1alpha1.ZooKeeperConfig) bool {
+		return keyOf(&other) != g.key && holds(&other, connect, full)
+	}), nil
 }
 
 // leave adds one znode, as it is seen.

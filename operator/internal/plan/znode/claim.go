@@ -14,6 +14,9 @@ import (
 // two things: it is the only trace of a creation or adoption whose end was not seen; and since that write is refused when
 // the object has changed meanwhile, an operator that decided on an outdated object does not get to the znode.
 type Claim struct {
+	// UID is that of the object. Annotations are copied (to another object, or from a backup), and a claim says nothing about
+	// what anybody but this very object was about to do.
+	UID string `json:"uid"`
 	// Connect is the normal form of the connect string.
 	Connect string `json:"connect"`
 	// Path below its chroot.
@@ -29,8 +32,8 @@ type Claim struct {
 }
 
 // NewClaim makes the claim for a creation.
-func NewClaim(connect, path string, want Want, record *Record) Claim {
-	out := Claim{Connect: connect, Path: path, Content: contentOf(want.Sum, want.ACL)}
+func NewClaim(uid, connect, path string, want Want, record *Record) Claim {
+	out := Claim{UID: uid, Connect: connect, Path: path, Content: contentOf(want.Sum, want.ACL)}
 	if record != nil {
 		out.After = FormatZxid(record.Czxid)
 	}
@@ -38,9 +41,9 @@ func NewClaim(connect, path string, want Want, record *Record) Claim {
 }
 
 // NewChange makes the claim for a change of a znode that exists. Unless that is the one on record, it is taken over.
-func NewChange(connect, path string, want Want, node zktypes.Node, record *Record) Claim {
+func NewChange(uid, connect, path string, want Want, node zktypes.Node, record *Record) Claim {
 	out := Claim{
-		Connect: connect, Path: path,
+		UID: uid, Connect: connect, Path: path,
 		Sets: fmt.Sprintf(setsFormat, dataOf(want.Sum), listOf(want.ACL), node.Version, node.Aversion),
 	}
 	if record != nil {
@@ -56,14 +59,15 @@ func NewChange(connect, path string, want Want, node zktypes.Node, record *Recor
 func (c Claim) String() string {
 	out, err := json.Marshal(c)
 	if err != nil {
-		panic(fmt.Sprintf("marshal %#v: %v", c, err)) // four strings always marshal
+		panic(fmt.Sprintf("marshal %#v: %v", c, err)) // strings always marshal
 	}
 	return string(out)
 }
 
-// ParseClaim reads a claim; ok is false for none, and for a text that is no claim, which then covers nothing.
-func ParseClaim(text string) (claim Claim, ok bool) {
-	if err := json.Unmarshal([]byte(text), &claim); err != nil || claim.Path == "" {
+// ParseClaim reads the claim of an object. ok is false for none, for a text that is no claim, and for that of another object:
+// none of them covers anything.
+func ParseClaim(text, uid string) (claim Claim, ok bool) {
+	if err := json.Unmarshal([]byte(text), &claim); err != nil || claim.Path == "" || claim.UID != uid {
 		return Claim{}, false
 	}
 	return claim, true
