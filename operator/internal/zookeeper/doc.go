@@ -4,7 +4,7 @@
 //   - Pool hands out sessions and closes those that nobody uses.
 //   - Session makes requests with deadlines, and keeps what it was asked to watch current in memory. A watch of
 //     ZooKeeper fires once and tells only that something changed, so every event is followed by a read that sets the
-//     next one, and after every reconnect all that is watched is compared with the server again.
+//     next one, and after every reconnect all that is watched is compared with the server again before it is relied on.
 //   - What many ask for at the same time goes together: first looks by a listing of the parent (looks), creations in one
 //     transaction (creations), packets in one write (wire). Whoever is alone waits for nobody.
 //   - A circuit breaker for each ensemble refuses requests at once while it is away; a prober, and no object, finds

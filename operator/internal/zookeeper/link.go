@@ -189,6 +189,7 @@ func (s *Session) lost(l *link, server string) {
 	s.tried = false
 	if was {
 		s.established = false
+		s.epoch++
 		s.downSince = time.Now()
 		s.ready = make(chan struct{})
 	}

@@ -47,6 +47,11 @@ func (s *Session) ended(ctx context.Context, own error) error {
 
 // do makes one request: refused at once while the breaker is open, within the deadline otherwise.
 func do[T any](ctx context.Context, s *Session, op string, call func(*zk.Conn) (T, error)) (T, error) {
+	return doIf(ctx, s, nil, op, call)
+}
+
+// doIf makes a request unless, once it can be sent, still does not return nil.
+func doIf[T any](ctx context.Context, s *Session, still func() error, op string, call func(*zk.Conn) (T, error)) (T, error) {
 	var none T
 	if !s.ens.breaker.closed() {
 		return none, &UnavailableError{Ensemble: s.ens.name, Open: true, Err: errBreakerOpen}
@@ -62,6 +67,11 @@ func do[T any](ctx context.Context, s *Session, op string, call func(*zk.Conn) (
 	conn, err := s.await(ctx)
 	if err != nil {
 		return none, err
+	}
+	if still != nil {
+		if err := still(); err != nil {
+			return none, fmt.Errorf("%s: %w", op, err)
+		}
 	}
 	out, err := send(ctx, s, conn, op, call)
 	var unavailable *UnavailableError

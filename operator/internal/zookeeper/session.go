@@ -30,6 +30,8 @@ type Session struct {
 	// ready is closed while requests can be sent.
 	ready       chan struct{}
 	established bool
+	// epoch counts the connections that were lost: what was seen before one of them is compared before it is relied on.
+	epoch uint64
 	// tried tells that conn reached a server without getting a session yet.
 	tried bool
 	// downSince is when the session was last lost, or first sought.

@@ -2,9 +2,7 @@ package zookeeper
 
 import (
 	"context"
-	"maps"
 	"slices"
-	"sync"
 	"time"
 
 	"github.com/go-zookeeper/zk"
@@ -12,13 +10,8 @@ import (
 	"github.com/holdfast-io/holdfast/operator/internal/zookeeper/zktypes"
 )
 
-// auditWorkers and resyncWorkers are how many znodes are compared with the server at a time: an audit is in no
-// hurry, and after a reconnect everybody waits.
-const (
-	auditWorkers  = 8
-	resyncWorkers = 128
-	retryRefresh  = 500 * time.Millisecond
-)
+// retryRefresh is the time to the next read of a znode that an event spoke of, when one failed.
+const retryRefresh = 500 * time.Millisecond
 
 // Subscription is one party's interest in a znode.
 type Subscription struct {
@@ -43,9 +36,11 @@ type watches struct {
 type entry struct {
 	path string
 	subs []Subscription
-	// node is the last observation; seen tells that there was one, known that no change was heard of since.
+	// node is the last observation; seen tells that there was one, known that no change was heard of since, and epoch on which
+	// connection: nothing can be heard of while there is none.
 	node        zktypes.Node
 	seen, known bool
+	epoch       uint64
 	// armed tells that a watch is set at the server, which the next change fires. What is known and not armed is about to be:
 	// see looks.
 	armed bool
@@ -171,7 +166,7 @@ func (s *Session) forget(full, key string) {
 func (s *Session) current(ctx context.Context, e *entry, key string, made *creation) (zktypes.Node, error) {
 	for {
 		s.mu.Lock()
-		if e.known {
+		if e.known && e.epoch == s.epoch {
 			node := e.node
 			s.mu.Unlock()
 			return node, nil
@@ -186,7 +181,15 @@ func (s *Session) current(ctx context.Context, e *entry, key string, made *creat
 			}
 		}
 		e.reading = make(chan struct{})
-		seq, how := e.seq, reading{arm: !e.armed, first: !e.seen, withData: e.withData(), likely: e.node.Exists, made: made}
+		if e.known {
+			seen := sightOf(e, s.epoch)
+			s.mu.Unlock()
+			if err := s.confirm(ctx, e, seen); err != nil {
+				return zktypes.Node{}, err
+			}
+			continue
+		}
+		seq, epoch, how := e.seq, s.epoch, reading{arm: !e.armed, first: !e.seen, withData: e.withData(), likely: e.node.Exists, made: made}
 		s.mu.Unlock()
 
 		got, err := s.read(ctx, e.path, how)
@@ -204,7 +207,7 @@ func (s *Session) current(ctx context.Context, e *entry, key string, made *creat
 			continue
 		}
 		changed := e.seen && !e.node.Same(got.node)
-		e.node, e.seen, e.known, e.armed, e.assumed = got.node, true, true, !got.unarmed, got.assumed
+		e.node, e.seen, e.known, e.epoch, e.armed, e.assumed = got.node, true, true, epoch, !got.unarmed, got.assumed
 		var tell []func()
 		if changed {
 			tell = e.notifications(key)
@@ -272,92 +275,4 @@ func (s *Session) notifyAll() {
 	for _, notify := range byKey {
 		notify()
 	}
-}
-
-// resync follows every reconnect. With a new session every watch is gone, and everything is read; within the old
-// one the library has set the watches again, but what changed in the gap is not taken on trust (it compares with
-// the last transaction that any answer mentioned, which may be later than a change whose event was lost with the
-// connection), so everything is compared.
-func (s *Session) resync(fresh bool) {
-	if fresh {
-		// A new session may be with a server that lags behind the one before.
-		if _, err := do(s.ctx, s, "sync", func(c *zk.Conn) (string, error) { return c.Sync("/") }); err != nil {
-			s.log.Debug("sync failed", "error", err)
-		}
-	}
-	s.audit(resyncWorkers)
-}
-
-// audit compares everything that is watched with the server, and reads what differs.
-func (s *Session) audit(workers int) {
-	s.mu.Lock()
-	all := slices.Collect(maps.Values(s.watches.entries))
-	s.mu.Unlock()
-	s.each(all, workers, s.compare)
-}
-
-// each does something with each of a list, some at a time, for as long as the session is established.
-func (s *Session) each(all []*entry, workers int, f func(*entry)) {
-	work := make(chan *entry)
-	var wg sync.WaitGroup
-	for range min(workers, len(all)) {
-		wg.Go(func() {
-			for e := range work {
-				f(e)
-			}
-		})
-	}
-	for _, e := range all {
-		if !s.Established() || s.ctx.Err() != nil {
-			break
-		}
-		work <- e
-	}
-	close(work)
-	wg.Wait()
-}
-
-// compare asks for the counters of a znode, which takes no permission, and reads it when they differ from what is
-// known. It is how changes of access control lists are noticed, on which no watch fires.
-func (s *Session) compare(e *entry) {
-	s.mu.Lock()
-	known, node, seq := e.known, e.node, e.seq
-	if e.assumed || !e.armed {
-		known = false
-		e.outdate()
-	}
-	s.mu.Unlock()
-	if known {
-		stat, err := s.stat(s.ctx, e.path)
-		if err != nil {
-			return
-		}
-		same := node.Exists == (stat != nil)
-		if same && stat != nil {
-			same = stat.Czxid == node.Czxid && stat.Mzxid == node.Mzxid && stat.Aversion == node.Aversion
-		}
-		if same {
-			return
-		}
-		s.mu.Lock()
-		if e.seq == seq {
-			e.outdate()
-		}
-		s.mu.Unlock()
-	}
-	s.refresh(e)
-}
-
-type optionalTicker struct {
-	c    <-chan time.Time
-	stop func()
-}
-
-// newOptionalTicker makes a ticker that never fires when the interval is not positive.
-func newOptionalTicker(interval time.Duration) optionalTicker {
-	if interval <= 0 {
-		return optionalTicker{stop: func() {}}
-	}
-	ticker := time.NewTicker(interval)
-	return optionalTicker{c: ticker.C, stop: ticker.Stop}
 }

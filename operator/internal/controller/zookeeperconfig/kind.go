@@ -29,7 +29,7 @@ type Session interface {
 	CreateBelow(ctx context.Context, key, path string, data []byte, acl, parents []zktypes.ACL) (zktypes.Node, error)
 	Set(ctx context.Context, key, path string, data []byte, version int32) (zktypes.Node, error)
 	SetACL(ctx context.Context, key, path string, acl []zktypes.ACL, aversion int32) (zktypes.Node, error)
-	Delete(ctx context.Context, key, path string, version int32) error
+	DeleteCreated(ctx context.Context, key, path string, czxid int64, version int32) error
 }
 
 // Sessions hands out sessions; a *zookeeper.Pool does, by PoolSessions.

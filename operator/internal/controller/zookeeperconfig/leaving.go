@@ -169,7 +169,7 @@ func (g *gatherer) targetOfRecord(record v1alpha1.ZnodeRecord) (zookeeper.Target
 // remove deletes a znode that is on its way out. What keeps it from going is remembered for a moment, and is no error:
 // the next look decides what follows.
 func (c *controller) remove(ctx context.Context, key string, l leaving) error {
-	err := l.session.Delete(ctx, key, l.record.Path, l.release.Node.Version)
+	err := l.session.DeleteCreated(ctx, key, l.record.Path, l.release.Node.Czxid, l.release.Node.Version)
 	var away *zookeeper.UnavailableError
 	switch {
 	case err == nil, errors.Is(err, zookeeper.ErrNoNode), errors.Is(err, zookeeper.ErrBadVersion):

@@ -137,11 +137,13 @@ func (v view) SetACL(ctx context.Context, _, path string, acl []zktypes.ACL, ave
 	return set, err
 }
 
-func (v view) Delete(ctx context.Context, _, path string, version int32) error {
+func (v view) DeleteCreated(ctx context.Context, _, path string, czxid int64, version int32) error {
 	return v.do(ctx, path, func(full string, node zktypes.Node) error {
 		switch err := matches(node, node.Version, version); {
 		case err != nil:
 			return err
+		case node.Czxid != czxid:
+			return zookeeper.ErrBadVersion
 		case v.children[full]:
 			return zookeeper.ErrNotEmpty
 		}
