@@ -42,6 +42,14 @@ func (c *controller) decide(obj *v1alpha1.ZooKeeperConfig, o Observation, now ti
 	if o.denied && o.node.Exists && o.record == nil {
 		return c.decideDenied(obj, now)
 	}
+	switch {
+	case o.stray != nil:
+		return c.decideStray(obj, o, now)
+	case o.void && !obj.Spec.Paused:
+		out := c.conclude(now, pending("a claim is taken back that came to nothing"), nil)
+		out.Effect = c.takeBack(obj)
+		return out
+	}
 	d := znode.Decide(o.want, o.node, o.record, o.claimed)
 	switch d.Verb {
 	case znode.Create, znode.SetACL, znode.SetData:
@@ -127,7 +135,10 @@ func (c *controller) decideChange(obj *v1alpha1.ZooKeeperConfig, o Observation, 
 		key: keyOf(obj), path: obj.Spec.Path, claim: claim.String(),
 		first: obj.Annotations[v1alpha1.AnnotationZnodeClaim] != claim.String(),
 	}
-	effect.Run = func(ctx context.Context) error { return c.change(ctx, a, o, d) }
+	effect.Run = func(ctx context.Context) error {
+		c.tellUnseen(obj, o)
+		return c.change(ctx, a, o, d)
+	}
 	out.Effect = effect
 	return out
 }

@@ -34,7 +34,7 @@ type Observation struct {
 	current, returned bool
 	// claimed tells that a claim covers it, and denied that the claim is known to be void.
 	claimed, denied bool
-	// void tells that the claim is to a znode that another object has.
+	// void tells that the claim is to a znode that another object has, or that the object has let go since.
 	void bool
 	// change is what the process did last and has not told.
 	change *change
@@ -42,6 +42,10 @@ type Observation struct {
 	// moved away from and that are where it wants one again: they are not to go, whether they can be had or not.
 	leaving []leaving
 	kept    []v1alpha1.SupersededZnode
+	// stray is a znode that was made for the object where it wanted one before, and that no status tells of.
+	stray *v1alpha1.ZnodeRecord
+	// unseen says of a place where there may be such a znode why that cannot be seen. Empty: there is no such place.
+	unseen string
 }
 
 // leaving is a znode on its way out.

@@ -36,12 +36,15 @@ func (g *gatherer) unwanted() error {
 		}
 	}
 	switch {
-	case deleted == nil && (current == nil || g.out.current || g.stuck()):
+	case deleted == nil && g.stuck():
 		return nil
+	case deleted == nil && (current == nil || g.out.current):
+		return g.strayed()
 	case deleted == nil:
 		err := g.leave(*current, g.Clock.Now(), g.controller.settings.MoveDeadline)
 		if err == nil {
 			g.out.leaving[len(g.out.leaving)-1].last = true
+			err = g.strayed()
 		}
 		return err
 	case current != nil:
@@ -65,17 +68,10 @@ func (g *gatherer) leaveClaimed(since time.Time) error {
 	if taken, err := g.taken(claim); taken || err != nil {
 		return err
 	}
-	record := v1alpha1.ZnodeRecord{ConnectString: claim.Connect, Path: claim.Path}
-	if connection := g.obj.Spec.Connection; connection != nil && connection.AuthSecretRef != nil {
-		record.AuthSecretName = connection.AuthSecretRef.Name
+	if claim.Spent(g.recordForClaim()) {
+		return nil
 	}
-	if current := g.obj.Status.Znode; current != nil {
-		if claim.After != current.Czxid {
-			return nil // spent
-		}
-		record.AuthSecretName, record.TLSSecretName = current.AuthSecretName, current.TLSSecretName
-	}
-	if err := g.leave(record, since, g.controller.settings.DeletionDeadline); err != nil {
+	if err := g.leave(g.recordOfClaim(claim), since, g.controller.settings.DeletionDeadline); err != nil {
 		return err
 	}
 	last := &g.out.leaving[len(g.out.leaving)-1]
@@ -83,6 +79,17 @@ func (g *gatherer) leaveClaimed(since time.Time) error {
 	g.memory.with(g.key, func(r *remembered) { denied = r.denied == claim.String() })
 	last.release.Claimed = !denied && claim.Covers(claim.Connect, claim.Path, last.release.Node, g.recordForClaim())
 	return nil
+}
+
+// recordOfClaim is where a claim is to, reached as the last znode was.
+func (g *gatherer) recordOfClaim(claim znode.Claim) v1alpha1.ZnodeRecord {
+	record := v1alpha1.ZnodeRecord{ConnectString: claim.Connect, Path: claim.Path}
+	if current := g.obj.Status.Znode; current != nil {
+		record.AuthSecretName, record.TLSSecretName = current.AuthSecretName, current.TLSSecretName
+	} else if connection := g.obj.Spec.Connection; connection != nil && connection.AuthSecretRef != nil {
+		record.AuthSecretName = connection.AuthSecretRef.Name
+	}
+	return record
 }
 
 // taken tells whether another object holds the znode of a claim.

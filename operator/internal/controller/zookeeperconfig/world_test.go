@@ -199,3 +199,8 @@ func (w *world) remove(obj *v1alpha1.ZooKeeperConfig) bool {
 	delete(w.objects, obj.Name)
 	return true
 }
+
+// secret adds a Secret with a credential.
+func (w *world) secret(name, user, password string) {
+	w.secrets[name] = &corev1.Secret{Data: map[string][]byte{"username": []byte(user), "password": []byte(password)}}
+}

@@ -80,17 +80,28 @@ func ParseClaim(text, uid string) (claim Claim, ok bool) {
 // answered, we know; if a crash or a lost answer left it open, the znode is taken for ours. It has the content that the
 // object declares, so what is at stake is only who deletes it.
 func (c Claim) Covers(connect, path string, node zktypes.Node, record *Record) bool {
-	after := ""
-	if record != nil {
-		after = FormatZxid(record.Czxid)
-	}
-	if !node.Exists || node.Ephemeral || c.Connect != connect || c.Path != path || c.After != after {
+	if !node.Exists || node.Ephemeral || c.Connect != connect || c.Path != path || c.Spent(record) {
 		return false
 	}
 	if c.Takes != "" {
 		return c.Takes == FormatZxid(node.Czxid)
 	}
 	return c.Content != "" && node.Untouched() && !node.Hidden && c.Content == contentOf(node.Sum, node.ACL)
+}
+
+// Spent tells whether another znode is on record than was at the time: what became of the claim is known.
+func (c Claim) Spent(record *Record) bool {
+	if record == nil {
+		return c.After != ""
+	}
+	return c.After != FormatZxid(record.Czxid)
+}
+
+// Begun tells whether anything was done by the claim to a znode that it covers: one that was to be taken over, and is as it was
+// found, is still nobody's but its maker's.
+func (c Claim) Begun(node zktypes.Node) bool {
+	_, _, version, aversion, ok := c.sets()
+	return c.Takes == "" || !ok || node.Version != version || node.Aversion != aversion
 }
 
 // setsFormat is what Claim.Sets is written and read by: data, list, and the versions of both before.
@@ -100,10 +111,8 @@ const setsFormat = "%s %s from %d and %d"
 // crash may have come between it and the record. Without this, an object that was changed again meanwhile would take its own
 // change for somebody else's, and report it for ever when that is its policy.
 func (c Claim) Moved(node zktypes.Node, record Record) Record {
-	var data, list string
-	var version, aversion int32
-	if _, err := fmt.Sscanf(c.Sets, setsFormat, &data, &list, &version, &aversion); err != nil ||
-		c.Takes != "" || c.After != FormatZxid(record.Czxid) || node.Czxid != record.Czxid || node.Hidden {
+	data, list, version, aversion, ok := c.sets()
+	if !ok || c.Takes != "" || c.After != FormatZxid(record.Czxid) || node.Czxid != record.Czxid || node.Hidden {
 		return record
 	}
 	// Either part may have been as wanted before, or have been set by a change before this one.
@@ -114,6 +123,12 @@ func (c Claim) Moved(node zktypes.Node, record Record) Record {
 		record.Aversion = node.Aversion
 	}
 	return record
+}
+
+// sets reads what a change sets, and from which versions.
+func (c Claim) sets() (data, list string, version, aversion int32, ok bool) {
+	_, err := fmt.Sscanf(c.Sets, setsFormat, &data, &list, &version, &aversion)
+	return data, list, version, aversion, err == nil
 }
 
 // contentOf is a short hash: it tells contents apart that were not made to collide.

@@ -58,3 +58,22 @@ func TestClaimsThatMoveNothing(t *testing.T) {
 		require.Zero(t, claim.Moved(set, record).Version, name)
 	}
 }
+
+// A znode that was to be taken over is not ours before anything was done to it.
+func TestTakingOverBegins(t *testing.T) {
+	taking := znode.NewChange("uid", "zk:2181", "/a", want(), node(data("x", 3), acl(world, 2)), nil)
+	require.False(t, taking.Begun(node(data("x", 3), acl(world, 2))))
+	require.True(t, taking.Begun(node(data("x", 3), acl(mine, 3))))
+	require.True(t, taking.Begun(node(data("v", 4), acl(world, 2))))
+	require.True(t, znode.NewClaim("uid", "zk:2181", "/a", want(), nil).Begun(node()), "one that was created is")
+}
+
+func TestSpentClaims(t *testing.T) {
+	first := znode.NewClaim("uid", "zk:2181", "/a", want(), nil)
+	require.False(t, first.Spent(nil))
+	require.True(t, first.Spent(&znode.Record{Czxid: 7}))
+	later := znode.NewClaim("uid", "zk:2181", "/a", want(), &znode.Record{Czxid: 7})
+	require.True(t, later.Spent(nil))
+	require.False(t, later.Spent(&znode.Record{Czxid: 7}))
+	require.True(t, later.Spent(&znode.Record{Czxid: 8}))
+}
