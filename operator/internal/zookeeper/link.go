@@ -151,11 +151,24 @@ func (s *Session) authenticate(l *link) error {
 	}
 	ctx, cancel := context.WithTimeout(s.ctx, s.opts.RequestTimeout)
 	defer cancel()
-	auth := []byte(s.target.Credential.User + ":" + s.target.Credential.Password)
-	_, err := send(ctx, s, l.conn, "auth", func(c *zk.Conn) (struct{}, error) {
-		return struct{}{}, c.AddAuth(zktypes.SchemeDigest, auth)
-	})
-	return err
+	for _, auth := range auths(s.target.Credential) {
+		_, err := send(ctx, s, l.conn, "auth", func(c *zk.Conn) (struct{}, error) {
+			return struct{}{}, c.AddAuth(zktypes.SchemeDigest, auth)
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// auths are what is submitted of a credential: the servers take a session for all that it has shown.
+func auths(c Credential) [][]byte {
+	out := [][]byte{[]byte(c.User + ":" + c.Password)}
+	if c.PreviousUser != "" {
+		out = append(out, []byte(c.PreviousUser+":"+c.PreviousPassword))
+	}
+	return out
 }
 
 // open lets requests through.

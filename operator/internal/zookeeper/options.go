@@ -69,10 +69,7 @@ func (o Options) withDefaults() Options {
 }
 
 // Credential is what a session shows to the servers. The zero value shows nothing.
-type Credential struct {
-	// User and Password of the scheme digest.
-	User, Password string
-}
+type Credential = zktypes.Credential
 
 // Target is an ensemble and how to speak to it. Equal targets share a session.
 type Target struct {
@@ -126,7 +123,8 @@ func (t *TLS) parts() []string {
 
 // key identifies a session. The credential is hashed, for keys are logged.
 func (t Target) key() string {
-	return t.Connect.String() + "#" + hashOf(append([]string{t.Credential.User, t.Credential.Password}, t.TLS.parts()...))
+	c := t.Credential
+	return t.Connect.String() + "#" + hashOf(append([]string{c.User, c.Password, c.PreviousUser, c.PreviousPassword}, t.TLS.parts()...))
 }
 
 // ensembleKey identifies what sessions share a breaker: the servers, and the TLS settings, for with settings that are wrong no
@@ -144,9 +142,4 @@ func hashOf(parts []string) string {
 
 // Identities are what the servers take a session with this target for: the ids that its access control entries can
 // name. An x509 identity is not among them, since it depends on how the server reads certificates.
-func (t Target) Identities() []zktypes.ACL {
-	if t.Credential == (Credential{}) {
-		return nil
-	}
-	return []zktypes.ACL{{Scheme: zktypes.SchemeDigest, ID: zktypes.DigestID(t.Credential.User, t.Credential.Password)}}
-}
+func (t Target) Identities() []zktypes.ACL { return t.Credential.Identities() }

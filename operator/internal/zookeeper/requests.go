@@ -135,13 +135,7 @@ func (s *Session) readOnce(ctx context.Context, full string, arm, withData bool)
 	}
 	aclDone := make(chan aclResult, 1)
 	go func() {
-		out, err := do(ctx, s, "getACL", func(c *zk.Conn) (listing, error) {
-			acl, stat, err := c.GetACL(full)
-			if err != nil {
-				return listing{}, err
-			}
-			return listing{acl, *stat}, nil
-		})
+		out, err := s.list(ctx, full)
 		aclDone <- aclResult{out, err}
 	}()
 	got, err := do(ctx, s, "get", func(c *zk.Conn) (content, error) { return get(c, full, arm) })
@@ -168,6 +162,17 @@ func (s *Session) readOnce(ctx context.Context, full string, arm, withData bool)
 		node.Data = got.data
 	}
 	return node, true, nil
+}
+
+// list reads an access control list.
+func (s *Session) list(ctx context.Context, full string) (listing, error) {
+	return do(ctx, s, "getACL", func(c *zk.Conn) (listing, error) {
+		acl, stat, err := c.GetACL(full)
+		if err != nil {
+			return listing{}, err
+		}
+		return listing{acl, *stat}, nil
+	})
 }
 
 // readHidden tells whether a znode exists that was not found, or that may not be read: that takes no permission.

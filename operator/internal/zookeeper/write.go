@@ -47,6 +47,21 @@ func (s *Session) EnsureParents(ctx context.Context, path string, acl []zktypes.
 	return nil
 }
 
+// ReplaceParentLists gives each znode above one that has exactly the first list the second one. What is not there, or may not be
+// read or changed, is passed over.
+func (s *Session) ReplaceParentLists(ctx context.Context, path string, from, to []zktypes.ACL) error {
+	for _, parent := range zktypes.Ancestors(s.target.Connect.Full(path)) {
+		is, err := s.list(ctx, parent)
+		if err == nil && zktypes.EqualACL(fromACL(is.acl), from) {
+			_, err = do(ctx, s, "setACL", func(c *zk.Conn) (*zk.Stat, error) { return c.SetACL(parent, toACL(to), is.stat.Aversion) })
+		}
+		if err != nil && !answered(err) {
+			return fmt.Errorf("replace the access control list of the parent %s: %w", parent, err)
+		}
+	}
+	return nil
+}
+
 // Set replaces the data of a znode whose data has the version, and returns the znode as it then is. Of a znode that is observed
 // it fails with ErrBadVersion, too, when the connection was lost since it was last seen: another one can have the version.
 func (s *Session) Set(ctx context.Context, key, path string, data []byte, version int32) (zktypes.Node, error) {

@@ -14,6 +14,7 @@ import (
 	"github.com/holdfast-io/holdfast/operator/internal/plan/znode"
 	"github.com/holdfast-io/holdfast/operator/internal/reconcile"
 	"github.com/holdfast-io/holdfast/operator/internal/zookeeper"
+	"github.com/holdfast-io/holdfast/operator/internal/zookeeper/zktypes"
 )
 
 type plan = reconcile.Plan[*v1alpha1.ZooKeeperConfig]
@@ -212,7 +213,8 @@ func typed(err error, path string) error {
 	case errors.Is(err, zookeeper.ErrNoAuth):
 		return &reconcile.StalledError{
 			Reason: v1alpha1.ReasonAccessDenied, After: accessRecheck,
-			Message: fmt.Sprintf("znode %s: ZooKeeper does not let the operator's credential do it: the access control list of the znode or of one above is in the way", path),
+			Message: fmt.Sprintf("znode %s: ZooKeeper does not let the operator's credential do it: the access control list of the znode or of one above is in the way "+
+				"(after a rotation, that of the previous credential: see %s in the documentation)", path, zktypes.KeyPreviousPassword),
 		}
 	case errors.Is(err, zookeeper.ErrInvalidACL):
 		return reconcile.Stalled(v1alpha1.ReasonInvalidSpec, "znode %s: ZooKeeper refuses the access control list: an identity in spec.acl is malformed, or the server does not know its scheme", path)
@@ -264,6 +266,9 @@ func (c *controller) decideInPlace(obj *v1alpha1.ZooKeeperConfig, o Observation,
 		view.message, view.drop = d.Detail, true
 	}
 	effect, unready := c.seeOff(obj, o, now, true, &view, &events)
+	if d.Ours && effect == nil && !obj.Spec.Paused {
+		effect = c.renewParents(obj, o)
+	}
 	if d.Ours && effect == nil && !controllerutil.ContainsFinalizer(obj, v1alpha1.FinalizerZnode) {
 		// What is on record must be protected, also when nothing had to be changed.
 		effect = &reconcile.Effect{What: "take over the znode " + obj.Spec.Path, Run: func(context.Context) error { return nil }}
@@ -317,13 +322,22 @@ func recordOf(obj *v1alpha1.ZooKeeperConfig, o Observation) v1alpha1.ZnodeRecord
 		ConnectString: o.target.Connect.String(), Path: obj.Spec.Path, Czxid: znode.FormatZxid(o.node.Czxid),
 		Version: o.node.Version, ACLVersion: o.node.Aversion, Size: int64(o.node.Size), Hash: o.node.Sum.Short(),
 	}
-	if connection := obj.Spec.Connection; connection != nil {
-		if connection.AuthSecretRef != nil {
-			out.AuthSecretName = connection.AuthSecretRef.Name
-		}
-		if connection.TLS != nil && connection.TLS.SecretRef != nil {
-			out.TLSSecretName = connection.TLS.SecretRef.Name
-		}
+	via := reachOf(obj)
+	out.AuthSecretName, out.TLSSecretName = via.AuthSecretName, via.TLSSecretName
+	return out
+}
+
+// reachOf is a record that says how the ensemble of the spec is reached, and nothing else.
+func reachOf(obj *v1alpha1.ZooKeeperConfig) (out v1alpha1.ZnodeRecord) {
+	connection := obj.Spec.Connection
+	if connection == nil {
+		return out
+	}
+	if connection.AuthSecretRef != nil {
+		out.AuthSecretName = connection.AuthSecretRef.Name
+	}
+	if connection.TLS != nil && connection.TLS.SecretRef != nil {
+		out.TLSSecretName = connection.TLS.SecretRef.Name
 	}
 	return out
 }

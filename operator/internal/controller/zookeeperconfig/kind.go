@@ -28,6 +28,7 @@ type Session interface {
 	Forget(path, key string)
 	CreateBelow(ctx context.Context, key, path string, data []byte, acl, parents []zktypes.ACL) (zktypes.Node, error)
 	Set(ctx context.Context, key, path string, data []byte, version int32) (zktypes.Node, error)
+	ReplaceParentLists(ctx context.Context, path string, from, to []zktypes.ACL) error
 	SetACL(ctx context.Context, key, path string, acl []zktypes.ACL, aversion int32) (zktypes.Node, error)
 	DeleteCreated(ctx context.Context, key, path string, czxid int64, version int32) error
 }

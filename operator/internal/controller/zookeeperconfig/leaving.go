@@ -154,9 +154,10 @@ func (g *gatherer) seeLeaving(out *leaving, target zookeeper.Target) error {
 }
 
 // targetOfRecord is how the znode on record was reached. When a Secret that it needs is gone (a namespace that is deleted
-// loses its Secrets in no order), the last target that worked will do.
+// loses its Secrets in no order), the last target that worked will do, or the present one of the same ensemble.
 func (g *gatherer) targetOfRecord(record v1alpha1.ZnodeRecord) (zookeeper.Target, error) {
-	if record.ConnectString == g.out.target.Connect.String() {
+	present := record.ConnectString == g.out.target.Connect.String()
+	if present && g.reachedAs(record) {
 		return g.out.target, nil
 	}
 	overTLS, serverName := record.TLSSecretName != "", ""
@@ -170,7 +171,16 @@ func (g *gatherer) targetOfRecord(record v1alpha1.ZnodeRecord) (zookeeper.Target
 	if known := g.memory.lastTarget(g.key, record.ConnectString); known != nil {
 		return *known, nil
 	}
+	if present {
+		return g.out.target, nil
+	}
 	return zookeeper.Target{}, err
+}
+
+// reachedAs tells whether a record names what the spec names: another credential may not be let to what the one before made.
+func (g *gatherer) reachedAs(record v1alpha1.ZnodeRecord) bool {
+	now := reachOf(g.obj)
+	return record.AuthSecretName == now.AuthSecretName && record.TLSSecretName == now.TLSSecretName
 }
 
 // remove deletes a znode that is on its way out. What keeps it from going is remembered for a moment, and is no error:

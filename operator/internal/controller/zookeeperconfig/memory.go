@@ -16,6 +16,8 @@ type memory struct {
 	objects map[string]*remembered
 	// targets are shared by the objects that use them.
 	targets map[string]*zookeeper.Target
+	// renewed are the znodes whose list, and that of all above, was replaced after a rotation, by the session that did it.
+	renewed map[string]bool
 }
 
 type remembered struct {
@@ -58,7 +60,7 @@ type obstacle struct {
 }
 
 func newMemory() *memory {
-	return &memory{objects: map[string]*remembered{}, targets: map[string]*zookeeper.Target{}}
+	return &memory{objects: map[string]*remembered{}, targets: map[string]*zookeeper.Target{}, renewed: map[string]bool{}}
 }
 
 // worked remembers that an object's target worked. Of each session's target there is one copy; there are as many as

@@ -21,13 +21,11 @@ import (
 	"github.com/holdfast-io/holdfast/operator/internal/zookeeper/zktypes"
 )
 
-// Keys of Secrets.
+// Keys of Secrets for TLS. Those of credentials are in package zktypes.
 const (
-	keyUsername = corev1.BasicAuthUsernameKey
-	keyPassword = corev1.BasicAuthPasswordKey
-	keyCA       = "ca.crt"
-	keyCert     = corev1.TLSCertKey
-	keyKey      = corev1.TLSPrivateKeyKey
+	keyCA   = "ca.crt"
+	keyCert = corev1.TLSCertKey
+	keyKey  = corev1.TLSPrivateKeyKey
 )
 
 // resolver reads what one object refers to. What is missing or cannot be is a *reconcile.StalledError; other errors are
@@ -127,16 +125,14 @@ func (r resolver) credential(name, field string) (zookeeper.Credential, error) {
 	if err != nil {
 		return zookeeper.Credential{}, err
 	}
-	user, password := string(secret.Data[keyUsername]), string(secret.Data[keyPassword])
+	out, err := zktypes.ReadCredential(func(key string) string { return string(secret.Data[key]) })
 	switch {
-	case user == "" || password == "":
-		return zookeeper.Credential{}, reconcile.Stalled(v1alpha1.ReasonSourceMissing,
-			"%s: Secret %s needs the keys %s and %s, not empty", field, name, keyUsername, keyPassword)
-	case strings.Contains(user, ":"):
-		return zookeeper.Credential{}, reconcile.Stalled(v1alpha1.ReasonInvalidSpec,
-			"%s: the %s in Secret %s has a colon, which ZooKeeper's digest scheme does not allow", field, keyUsername, name)
+	case errors.Is(err, zktypes.ErrNoCredential):
+		return zookeeper.Credential{}, reconcile.Stalled(v1alpha1.ReasonSourceMissing, "%s: keys of Secret %s: %v", field, name, err)
+	case err != nil:
+		return zookeeper.Credential{}, reconcile.Stalled(v1alpha1.ReasonInvalidSpec, "%s: keys of Secret %s: %v", field, name, err)
 	}
-	return zookeeper.Credential{User: user, Password: password}, nil
+	return out, nil
 }
 
 func (r resolver) tls(name, serverName string) (*zookeeper.TLS, error) {
@@ -192,11 +188,8 @@ func (r resolver) want(target zookeeper.Target) (znode.Want, []byte, error) {
 		CreateOnly: spec.SyncPolicy == v1alpha1.SyncCreateOnly,
 		ReportOnly: spec.DriftPolicy == v1alpha1.DriftReport,
 		Adoption:   adoption(spec.Adoption),
-		Identities: target.Identities(),
-	}
-	for _, identity := range want.Identities {
-		identity.Perms = zktypes.PermAll
-		want.ParentACL = append(want.ParentACL, identity)
+		Identities: target.Identities(), Previous: target.Credential.Previous(),
+		ParentACL: zktypes.Granting(target.Identities(), zktypes.PermAll),
 	}
 	if want.ACL, err = r.acl(); err != nil {
 		return znode.Want{}, nil, err

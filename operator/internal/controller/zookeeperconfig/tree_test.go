@@ -19,8 +19,8 @@ type tree struct {
 	nodes map[string]zktypes.Node
 	// children are the znodes that cannot be deleted, since they have some.
 	children map[string]bool
-	// deleted are the paths of those that were, in order.
-	deleted []string
+	// deleted are the paths of those that were, in order, and deletedAs the same with the users that did it.
+	deleted, deletedAs []string
 	// fault, when it is set, is what every request comes to.
 	fault func(ctx context.Context) error
 }
@@ -112,6 +112,22 @@ func (v view) CreateBelow(ctx context.Context, _, path string, data []byte, acl,
 	return made, err
 }
 
+func (v view) ReplaceParentLists(ctx context.Context, path string, from, to []zktypes.ACL) error {
+	for _, parent := range zktypes.Ancestors(v.target.Connect.Full(path)) {
+		err := v.do(ctx, parent, func(full string, node zktypes.Node) error {
+			if node.Exists && zktypes.EqualACL(node.ACL, from) {
+				node.ACL, node.Aversion = to, node.Aversion+1
+				v.nodes[full] = node
+			}
+			return nil
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 func (v view) Set(ctx context.Context, _, path string, data []byte, version int32) (set zktypes.Node, err error) {
 	err = v.do(ctx, path, func(full string, node zktypes.Node) error {
 		if err := matches(node, node.Version, version); err != nil {
@@ -149,6 +165,7 @@ func (v view) DeleteCreated(ctx context.Context, _, path string, czxid int64, ve
 		}
 		delete(v.nodes, full)
 		v.deleted = append(v.deleted, full)
+		v.deletedAs = append(v.deletedAs, full+" as "+v.target.Credential.User)
 		return nil
 	})
 }
