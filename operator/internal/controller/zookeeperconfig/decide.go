@@ -131,6 +131,7 @@ func (c *controller) decideChange(obj *v1alpha1.ZooKeeperConfig, o Observation, 
 	if d.Verb == znode.Create {
 		claim = znode.NewClaim(string(obj.UID), o.target.Connect.String(), obj.Spec.Path, o.want, recorded(obj))
 	}
+	claim.Reach = reachOf(obj)
 	effect := &reconcile.Effect{What: what, Claim: map[string]string{v1alpha1.AnnotationZnodeClaim: claim.String()}}
 	a := attempt{
 		key: keyOf(obj), path: obj.Spec.Path, claim: claim.String(),
@@ -322,23 +323,7 @@ func recordOf(obj *v1alpha1.ZooKeeperConfig, o Observation) v1alpha1.ZnodeRecord
 		ConnectString: o.target.Connect.String(), Path: obj.Spec.Path, Czxid: znode.FormatZxid(o.node.Czxid),
 		Version: o.node.Version, ACLVersion: o.node.Aversion, Size: int64(o.node.Size), Hash: o.node.Sum.Short(),
 	}
-	via := reachOf(obj)
-	out.AuthSecretName, out.TLSSecretName = via.AuthSecretName, via.TLSSecretName
-	return out
-}
-
-// reachOf is a record that says how the ensemble of the spec is reached, and nothing else.
-func reachOf(obj *v1alpha1.ZooKeeperConfig) (out v1alpha1.ZnodeRecord) {
-	connection := obj.Spec.Connection
-	if connection == nil {
-		return out
-	}
-	if connection.AuthSecretRef != nil {
-		out.AuthSecretName = connection.AuthSecretRef.Name
-	}
-	if connection.TLS != nil && connection.TLS.SecretRef != nil {
-		out.TLSSecretName = connection.TLS.SecretRef.Name
-	}
+	setReach(&out, reachOf(obj))
 	return out
 }
 

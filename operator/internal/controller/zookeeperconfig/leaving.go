@@ -71,7 +71,7 @@ func (g *gatherer) leaveClaimed(since time.Time) error {
 	if claim.Spent(g.recordForClaim()) {
 		return nil
 	}
-	if err := g.leave(g.recordOfClaim(claim), since, g.controller.settings.DeletionDeadline); err != nil {
+	if err := g.leave(recordOfClaim(claim), since, g.controller.settings.DeletionDeadline); err != nil {
 		return err
 	}
 	last := &g.out.leaving[len(g.out.leaving)-1]
@@ -79,17 +79,6 @@ func (g *gatherer) leaveClaimed(since time.Time) error {
 	g.memory.with(g.key, func(r *remembered) { denied = r.denied == claim.String() })
 	last.release.Claimed = !denied && claim.Covers(claim.Connect, claim.Path, last.release.Node, g.recordForClaim())
 	return nil
-}
-
-// recordOfClaim is where a claim is to, reached as the last znode was.
-func (g *gatherer) recordOfClaim(claim znode.Claim) v1alpha1.ZnodeRecord {
-	record := v1alpha1.ZnodeRecord{ConnectString: claim.Connect, Path: claim.Path}
-	if current := g.obj.Status.Znode; current != nil {
-		record.AuthSecretName, record.TLSSecretName = current.AuthSecretName, current.TLSSecretName
-	} else if connection := g.obj.Spec.Connection; connection != nil && connection.AuthSecretRef != nil {
-		record.AuthSecretName = connection.AuthSecretRef.Name
-	}
-	return record
 }
 
 // taken tells whether another object holds the znode of a claim.
@@ -157,14 +146,10 @@ func (g *gatherer) seeLeaving(out *leaving, target zookeeper.Target) error {
 // loses its Secrets in no order), the last target that worked will do, or the present one of the same ensemble.
 func (g *gatherer) targetOfRecord(record v1alpha1.ZnodeRecord) (zookeeper.Target, error) {
 	present := record.ConnectString == g.out.target.Connect.String()
-	if present && g.reachedAs(record) {
-		return g.out.target, nil
+	if present && recordedReach(record) == reachOf(g.obj) {
+		return g.out.target, nil // another credential may not be let to what this one made
 	}
-	overTLS, serverName := record.TLSSecretName != "", ""
-	if connection := g.obj.Spec.Connection; connection != nil && connection.TLS != nil && overTLS {
-		serverName = connection.TLS.ServerName
-	}
-	target, err := g.targetOf(record.ConnectString, record.AuthSecretName, overTLS, record.TLSSecretName, serverName)
+	target, err := g.targetOf(record.ConnectString, recordedReach(record))
 	if err == nil || !stalled(err) && !unclear(err) {
 		return target, err
 	}
@@ -175,12 +160,6 @@ func (g *gatherer) targetOfRecord(record v1alpha1.ZnodeRecord) (zookeeper.Target
 		return g.out.target, nil
 	}
 	return zookeeper.Target{}, err
-}
-
-// reachedAs tells whether a record names what the spec names: another credential may not be let to what the one before made.
-func (g *gatherer) reachedAs(record v1alpha1.ZnodeRecord) bool {
-	now := reachOf(g.obj)
-	return record.AuthSecretName == now.AuthSecretName && record.TLSSecretName == now.TLSSecretName
 }
 
 // remove deletes a znode that is on its way out. What keeps it from going is remembered for a moment, and is no error:

@@ -51,18 +51,7 @@ func (r resolver) target() (zookeeper.Target, error) {
 	if err != nil {
 		return zookeeper.Target{}, err
 	}
-	auth, tls := "", ""
-	if connection.AuthSecretRef != nil {
-		auth = connection.AuthSecretRef.Name
-	}
-	var server string
-	if connection.TLS != nil {
-		server = connection.TLS.ServerName
-		if connection.TLS.SecretRef != nil {
-			tls = connection.TLS.SecretRef.Name
-		}
-	}
-	return r.targetOf(text, auth, connection.TLS != nil, tls, server)
+	return r.targetOf(text, reachOf(r.obj))
 }
 
 func (r resolver) connectString(connection *v1alpha1.ZooKeeperConnection) (string, error) {
@@ -74,7 +63,7 @@ func (r resolver) connectString(connection *v1alpha1.ZooKeeperConnection) (strin
 }
 
 // targetOf makes a target of its parts. An empty text is the operator's default.
-func (r resolver) targetOf(text, authSecret string, overTLS bool, tlsSecret, serverName string) (zookeeper.Target, error) {
+func (r resolver) targetOf(text string, reach znode.Reach) (zookeeper.Target, error) {
 	own, ownErr := r.ownTarget()
 	target := own
 	if text == "" && len(own.Connect.Hosts) == 0 {
@@ -89,19 +78,19 @@ func (r resolver) targetOf(text, authSecret string, overTLS bool, tlsSecret, ser
 			target, ownErr = zookeeper.Target{Connect: parsed}, nil
 		}
 	}
-	if authSecret == "" && ownErr != nil {
+	if reach.Auth == "" && ownErr != nil {
 		return zookeeper.Target{}, reconcile.Unknown(ownCredentialRecheck, v1alpha1.ReasonOperatorCredential,
 			"the operator's own ZooKeeper credential cannot be read (zookeeper.credentialFolder of its configuration): its administrator has to provide it, or spec.connection.authSecretRef names another")
 	}
-	if authSecret != "" {
+	if reach.Auth != "" {
 		var err error
-		if target.Credential, err = r.credential(authSecret, "spec.connection.authSecretRef"); err != nil {
+		if target.Credential, err = r.credential(reach.Auth, "spec.connection.authSecretRef"); err != nil {
 			return zookeeper.Target{}, err
 		}
 	}
-	if overTLS || tlsSecret != "" {
+	if reach.TLS {
 		var err error
-		if target.TLS, err = r.tls(tlsSecret, serverName); err != nil {
+		if target.TLS, err = r.tls(reach.TLSSecret, reach.ServerName); err != nil {
 			return zookeeper.Target{}, err
 		}
 	}

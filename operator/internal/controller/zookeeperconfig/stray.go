@@ -35,7 +35,7 @@ func (g *gatherer) strayed() error {
 }
 
 func (g *gatherer) lookForStray(claim znode.Claim) error {
-	record := g.recordOfClaim(claim)
+	record := recordOfClaim(claim)
 	target, err := g.targetOfRecord(record)
 	if err != nil {
 		return err

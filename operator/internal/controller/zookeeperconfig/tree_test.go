@@ -75,7 +75,17 @@ type view struct {
 	target zookeeper.Target
 }
 
-func (v view) Key() string { return v.target.Connect.String() + " as " + v.target.Credential.User }
+func (v view) Key() string {
+	return v.target.Connect.String() + " as " + v.target.Credential.User + v.security()
+}
+
+// security says how the ensemble is spoken to.
+func (v view) security() string {
+	if v.target.TLS == nil {
+		return ""
+	}
+	return " by TLS with " + v.target.TLS.ServerName
+}
 
 // do makes a request on a znode.
 func (v view) do(ctx context.Context, path string, f func(full string, node zktypes.Node) error) error {
@@ -165,7 +175,7 @@ func (v view) DeleteCreated(ctx context.Context, _, path string, czxid int64, ve
 		}
 		delete(v.nodes, full)
 		v.deleted = append(v.deleted, full)
-		v.deletedAs = append(v.deletedAs, full+" as "+v.target.Credential.User)
+		v.deletedAs = append(v.deletedAs, full+" as "+v.target.Credential.User+v.security())
 		return nil
 	})
 }

@@ -72,6 +72,7 @@ func (w *world) restart() {
 func (w *world) tree(ensemble string) *tree {
 	if w.trees[ensemble] == nil {
 		w.trees[ensemble] = newTree(ensemble)
+		w.trees[ensemble].zxid = int64(len(w.trees)) << 32
 	}
 	return w.trees[ensemble]
 }

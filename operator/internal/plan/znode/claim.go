@@ -29,6 +29,20 @@ type Claim struct {
 	Sets string `json:"sets,omitempty"`
 	// After is the czxid on record at that time: once another is on record, the claim is spent.
 	After string `json:"after,omitempty"`
+	// Reach says how the ensemble is reached.
+	Reach Reach `json:"reach,omitzero"`
+}
+
+// Reach says with which Secrets and how an ensemble is spoken to. The zero value: with the operator's own credential, over plain
+// TCP.
+type Reach struct {
+	// Auth names the Secret of the credential. Empty: the operator's own.
+	Auth string `json:"auth,omitempty"`
+	// TLS tells that it is spoken to over TLS, TLSSecret names the Secret of that, and ServerName is what the server's
+	// certificate is verified for. Both may be empty.
+	TLS        bool   `json:"tls,omitempty"`
+	TLSSecret  string `json:"tlsSecret,omitempty"`
+	ServerName string `json:"serverName,omitempty"`
 }
 
 // NewClaim makes the claim for a creation.
