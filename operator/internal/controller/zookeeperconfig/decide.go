@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
@@ -26,8 +25,10 @@ type status struct {
 	reason  string
 	message string
 	drift   string
-	// record is the znode that the object has; nil leaves the one on record.
+	// record is the znode that the object has; nil leaves the one on record. wrote tells that something was done for it: the
+	// versions alone can differ because somebody wrote what was there already.
 	record *v1alpha1.ZnodeRecord
+	wrote  bool
 	// drop removes the record: the znode is not the object's.
 	drop bool
 	// superseded replaces the list when moved is set.
@@ -261,8 +262,10 @@ func (c *controller) decideInPlace(obj *v1alpha1.ZooKeeperConfig, o Observation,
 	var events []reconcile.Event
 	if d.Ours {
 		record := recordOf(obj, o)
-		view.record = &record
-		events = syncEvents(obj, o, d, record)
+		view.record, view.wrote = &record, wrote(obj.Status.Znode, o, record)
+		if view.wrote {
+			events = syncEvents(obj, o, d, record)
+		}
 	} else {
 		view.message, view.drop = d.Detail, true
 	}
@@ -317,49 +320,6 @@ func (c *controller) seeOff(
 	return effect, unready
 }
 
-// recordOf is the record of the znode that was seen.
-func recordOf(obj *v1alpha1.ZooKeeperConfig, o Observation) v1alpha1.ZnodeRecord {
-	out := v1alpha1.ZnodeRecord{
-		ConnectString: o.target.Connect.String(), Path: obj.Spec.Path, Czxid: znode.FormatZxid(o.node.Czxid),
-		Version: o.node.Version, ACLVersion: o.node.Aversion, Size: int64(o.node.Size), Hash: o.node.Sum.Short(),
-	}
-	setReach(&out, reachOf(obj))
-	return out
-}
-
-// syncEvents tell what was done, once: when the record that says so is written.
-func syncEvents(obj *v1alpha1.ZooKeeperConfig, o Observation, d znode.Decision, record v1alpha1.ZnodeRecord) []reconcile.Event {
-	before := obj.Status.Znode
-	tell := func(reason, format string, args ...any) []reconcile.Event {
-		return []reconcile.Event{{Type: corev1.EventTypeNormal, Reason: reason, Message: fmt.Sprintf(format, args...)}}
-	}
-	cause, detail := d.Cause, d.Detail
-	if o.change != nil {
-		cause, detail = o.change.cause, o.change.detail
-	}
-	switch {
-	case before != nil && *before == record:
-		return nil
-	case cause == znode.ByDrift:
-		return tell(v1alpha1.ReasonDriftCorrected, "somebody changed the znode %s, and it was put right: %s", record.Path, detail)
-	case o.returned:
-		return tell(v1alpha1.ReasonAdopted, "the znode %s, which the object had moved away from, is its own again", record.Path)
-	case before == nil && (cause == znode.ByAdoption || takes(obj)):
-		return tell(v1alpha1.ReasonAdopted, "the znode %s existed and was adopted", record.Path)
-	case before == nil || before.Path != record.Path || before.ConnectString != record.ConnectString:
-		return tell(v1alpha1.ReasonCreated, "the znode %s was created: %d bytes (sha256 %s)", record.Path, record.Size, record.Hash)
-	case before.Version != record.Version || before.ACLVersion != record.ACLVersion:
-		return tell(v1alpha1.ReasonUpdated, "the znode %s was changed: %d bytes (sha256 %s)", record.Path, record.Size, record.Hash)
-	}
-	return nil
-}
-
-// takes tells whether the object claims a znode that existed.
-func takes(obj *v1alpha1.ZooKeeperConfig) bool {
-	claim, ok := claimOf(obj)
-	return ok && claim.Takes != ""
-}
-
 // conclude makes a plan of a status and of what keeps the object from being ready.
 func (c *controller) conclude(now time.Time, s status, unready error) plan {
 	out := plan{
@@ -375,9 +335,11 @@ func (c *controller) conclude(now time.Time, s status, unready error) plan {
 		case s.drop:
 			st.Znode = nil
 		case s.record != nil && (st.Znode == nil || *st.Znode != *s.record):
-			// The record differs from the one there exactly when something was synced.
-			record, at := *s.record, metav1.NewTime(now.Truncate(time.Second))
-			st.Znode, st.LastSyncedTime = &record, &at
+			record := *s.record
+			st.Znode = &record
+			if s.wrote {
+				st.LastSyncedTime = new(metav1.NewTime(now.Truncate(time.Second)))
+			}
 		}
 		if s.moved {
 			st.Superseded = s.superseded

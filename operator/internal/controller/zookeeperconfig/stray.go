@@ -69,6 +69,7 @@ func (c *controller) decideStray(obj *v1alpha1.ZooKeeperConfig, o Observation, n
 	supersede := func(record v1alpha1.ZnodeRecord) {
 		view.superseded = append(view.superseded, v1alpha1.SupersededZnode{Znode: record, Since: metav1.NewTime(now.Truncate(time.Second))})
 	}
+	view.wrote = true
 	switch current := obj.Status.Znode; {
 	case o.current:
 		supersede(*o.stray)
