@@ -75,6 +75,7 @@ func (c *controller) gather(ctx context.Context, reader client.Reader, obj *v1al
 		controller: c, key: keyOf(obj),
 		resolver: resolver{ctx: ctx, reader: reader, obj: obj, settings: c.settings},
 	}
+	c.memory.begin(g.key, obj.UID)
 	if text := obj.Annotations[v1alpha1.AnnotationZnodeClaim]; text != "" {
 		c.memory.with(g.key, func(r *remembered) { g.out.denied = r.denied == text })
 	}

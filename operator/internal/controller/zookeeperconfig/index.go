@@ -154,7 +154,7 @@ func wakeRivals(reader client.Reader, memory *memory) handler.EventHandler {
 			}
 		},
 		DeleteFunc: func(ctx context.Context, e event.DeleteEvent, q queue) {
-			memory.forget(keyOf(e.Object))
+			memory.forget(keyOf(e.Object), e.Object.GetUID())
 			if obj, ok := e.Object.(*v1alpha1.ZooKeeperConfig); ok {
 				wake(ctx, obj, q)
 			}

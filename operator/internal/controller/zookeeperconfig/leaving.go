@@ -212,7 +212,7 @@ func (c *controller) finalize(ctx context.Context, obj *v1alpha1.ZooKeeperConfig
 		}
 		endings = append(endings, end)
 	}
-	c.memory.forget(keyOf(obj))
+	c.memory.forget(keyOf(obj), obj.UID)
 	for _, end := range endings {
 		c.tell(obj, end)
 	}

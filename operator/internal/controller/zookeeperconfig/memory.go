@@ -5,6 +5,8 @@ import (
 	"sync"
 	"time"
 
+	"k8s.io/apimachinery/pkg/types"
+
 	"github.com/holdfast-io/holdfast/operator/internal/plan/znode"
 	"github.com/holdfast-io/holdfast/operator/internal/zookeeper"
 )
@@ -21,6 +23,8 @@ type memory struct {
 }
 
 type remembered struct {
+	// uid is whose all of this is: an object can be deleted and created again under one name.
+	uid types.UID
 	// watched are the znodes that the object is subscribed to.
 	watched watched
 	// targets are the last ones that worked, one a connect string: a Secret may go before the object that needs
@@ -108,15 +112,27 @@ func (m *memory) with(key string, f func(*remembered)) {
 	f(r)
 }
 
-// forget drops an object, and its subscriptions.
-func (m *memory) forget(key string) {
+// begin starts a pass over an object. What is remembered of another one of that name is dropped, but for its subscriptions, which
+// the pass takes over.
+func (m *memory) begin(key string, uid types.UID) {
+	m.with(key, func(r *remembered) {
+		if r.uid != uid {
+			*r = remembered{uid: uid, watched: r.watched}
+		}
+	})
+}
+
+// forget drops an object, and its subscriptions. It does nothing when another one of that name is there by now: that one may have
+// been passed over before the deletion of the first was told.
+func (m *memory) forget(key string, uid types.UID) {
 	m.mu.Lock()
 	r := m.objects[key]
-	delete(m.objects, key)
-	m.mu.Unlock()
-	if r == nil {
+	if r == nil || r.uid != uid {
+		m.mu.Unlock()
 		return
 	}
+	delete(m.objects, key)
+	m.mu.Unlock()
 	for _, each := range r.watched {
 		each.session.ForgetAll(key)
 	}

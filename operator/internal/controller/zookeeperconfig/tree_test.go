@@ -21,6 +21,8 @@ type tree struct {
 	children map[string]bool
 	// deleted are the paths of those that were, in order, and deletedAs the same with the users that did it.
 	deleted, deletedAs []string
+	// forgotten are the parties whose subscriptions were ended.
+	forgotten []string
 	// fault, when it is set, is what every request comes to.
 	fault func(ctx context.Context) error
 }
@@ -108,7 +110,7 @@ func (v view) Observe(ctx context.Context, path string, _ zookeeper.Subscription
 	return seen, err
 }
 
-func (v view) ForgetAll(string)      {}
+func (v view) ForgetAll(key string)  { v.forgotten = append(v.forgotten, key) }
 func (v view) Forget(string, string) {}
 
 func (v view) CreateBelow(ctx context.Context, _, path string, data []byte, acl, _ []zktypes.ACL) (made zktypes.Node, err error) {
