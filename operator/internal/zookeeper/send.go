@@ -58,6 +58,9 @@ func doIf[T any](ctx context.Context, s *Session, still func() error, op string,
 	}
 	ctx, cancel := context.WithTimeout(ctx, s.opts.RequestTimeout)
 	defer cancel()
+	if ctx.Err() != nil {
+		return none, s.ended(ctx, errDeadline) // and not sent: nobody waits for it
+	}
 	select {
 	case s.slots <- struct{}{}:
 		defer func() { <-s.slots }()

@@ -44,6 +44,8 @@ type Observation struct {
 	kept    []v1alpha1.SupersededZnode
 	// stray is a znode that was made for the object where it wanted one before, and that no status tells of.
 	stray *v1alpha1.ZnodeRecord
+	// until bounds what the deletion of the object waits for in this pass. Zero: it is not being deleted.
+	until time.Time
 	// unseen says of a place where there may be such a znode why that cannot be seen. Empty: there is no such place.
 	unseen string
 }
@@ -65,6 +67,8 @@ func (l leaving) place() string { return l.record.ConnectString + " " + l.record
 type gatherer struct {
 	*controller
 	resolver
+	// asking bounds requests to ZooKeeper.
+	asking  context.Context
 	key     string
 	watched watched
 	out     Observation
@@ -72,10 +76,16 @@ type gatherer struct {
 
 func (c *controller) gather(ctx context.Context, reader client.Reader, obj *v1alpha1.ZooKeeperConfig) (Observation, error) {
 	g := &gatherer{
-		controller: c, key: keyOf(obj),
+		controller: c, asking: ctx, key: keyOf(obj),
 		resolver: resolver{ctx: ctx, reader: reader, obj: obj, settings: c.settings},
 	}
 	c.memory.begin(g.key, obj.UID)
+	if deleted := obj.DeletionTimestamp; deleted != nil {
+		var cancel context.CancelFunc
+		g.out.until = c.until(g.key, deleted.Time)
+		g.asking, cancel = c.before(ctx, g.out.until)
+		defer cancel()
+	}
 	if text := obj.Annotations[v1alpha1.AnnotationZnodeClaim]; text != "" {
 		c.memory.with(g.key, func(r *remembered) { g.out.denied = r.denied == text })
 	}
@@ -254,7 +264,7 @@ func (g *gatherer) look(target zookeeper.Target, path string) (Session, zktypes.
 	if !g.watched.has(session, path) {
 		g.watched = append(g.watched, watchedZnode{session, path})
 	}
-	node, err := session.Observe(g.ctx, path, g.subscription(g.obj))
+	node, err := session.Observe(g.asking, path, g.subscription(g.obj))
 	if err != nil {
 		return session, zktypes.Node{}, g.unavailable(err)
 	}

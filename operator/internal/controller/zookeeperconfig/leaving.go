@@ -202,8 +202,39 @@ type ending struct {
 	detail  string
 }
 
+// A request may take longer than a deletion may: leastPatience is what a pass of a deletion has for all of its requests once the
+// deadline is near or over, and firstPatience is that of the first one that a process makes, when it comes too late: the operator was
+// away, and has no session yet.
+const (
+	leastPatience = time.Second
+	firstPatience = 5 * time.Second
+)
+
+// until is when a pass of a deletion must be over.
+func (c *controller) until(key string, deleted time.Time) time.Time {
+	now, deadline := c.Clock.Now(), deleted.Add(c.settings.DeletionDeadline)
+	patience := leastPatience
+	c.memory.with(key, func(r *remembered) {
+		if !r.parting && now.After(deadline) {
+			patience = firstPatience
+		}
+		r.parting = true
+	})
+	if least := now.Add(patience); least.After(deadline) {
+		return least
+	}
+	return deadline
+}
+
+// before returns a context that ends at an instant of the controller's clock.
+func (c *controller) before(ctx context.Context, until time.Time) (context.Context, context.CancelFunc) {
+	return context.WithTimeout(ctx, until.Sub(c.Clock.Now()))
+}
+
 // finalize deletes or leaves what the object has, and lets the object go when nothing is left to wait for.
 func (c *controller) finalize(ctx context.Context, obj *v1alpha1.ZooKeeperConfig, observed Observation) error {
+	ctx, cancel := c.before(ctx, observed.until)
+	defer cancel()
 	var endings []ending
 	for _, l := range observed.leaving {
 		end, err := c.end(ctx, obj, l)

@@ -36,6 +36,8 @@ type remembered struct {
 	denied string
 	// unsure is a claim whose creation was not answered.
 	unsure string
+	// parting tells that a pass over it was made while it was being deleted.
+	parting bool
 	// obstacles are why znodes could not be deleted, by place, for a moment: then it is tried again.
 	obstacles map[string]obstacle
 }
