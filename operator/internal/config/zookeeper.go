@@ -41,6 +41,8 @@ type ZooKeeper struct {
 	// MaxSessions is the number of sessions at a time; each ensemble and credential that objects name is one. 1 to 10000,
 	// default 256.
 	MaxSessions int `json:"maxSessions"`
+	// MaxSessionsPerNamespace is the number of those that the objects of one namespace may use at a time. 1 to 10000, default 32.
+	MaxSessionsPerNamespace int `json:"maxSessionsPerNamespace"`
 	// Grants say which namespaces may write below which paths. None: every namespace may write everywhere.
 	Grants []ZooKeeperGrant `json:"grants"`
 }
@@ -61,6 +63,7 @@ func defaultZooKeeper() ZooKeeper {
 		SessionTimeout: Duration{Duration: 10 * time.Second}, RequestTimeout: Duration{Duration: 5 * time.Second},
 		BreakerFailures: 5, AuditInterval: Duration{Duration: 30 * time.Second},
 		DeletionDeadline: Duration{Duration: 8 * time.Second}, MaxConcurrentReconciles: 16, MaxSessions: 256,
+		MaxSessionsPerNamespace: 32,
 	}
 }
 
@@ -85,6 +88,9 @@ func (z ZooKeeper) validate(path *field.Path) field.ErrorList {
 	}
 	if n := z.MaxSessions; n < 1 || n > 10000 {
 		faults = append(faults, field.Invalid(path.Child("maxSessions"), n, "must be 1 to 10000"))
+	}
+	if n := z.MaxSessionsPerNamespace; n < 1 || n > 10000 {
+		faults = append(faults, field.Invalid(path.Child("maxSessionsPerNamespace"), n, "must be 1 to 10000"))
 	}
 	for i, grant := range z.Grants {
 		faults = append(faults, grant.validate(path.Child("grants").Index(i))...)

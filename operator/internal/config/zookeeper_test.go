@@ -37,6 +37,7 @@ func TestZooKeeperRefusals(t *testing.T) {
 		"auditInterval: never":                                             "zookeeper.auditInterval",
 		"breakerFailures: 0":                                               "zookeeper.breakerFailures",
 		"maxConcurrentReconciles: 1000":                                    "zookeeper.maxConcurrentReconciles",
+		"maxSessionsPerNamespace: 0":                                       "zookeeper.maxSessionsPerNamespace",
 		"grants: [{paths: [/a]}]":                                          "zookeeper.grants[0].namespaces",
 		"grants: [{namespaces: [A], paths: [/a]}]":                         "zookeeper.grants[0].namespaces[0]",
 		"grants: [{namespaces: [a]}]":                                      "zookeeper.grants[0].paths",

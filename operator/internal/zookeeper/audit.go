@@ -29,7 +29,7 @@ type sight struct {
 func sightOf(e *entry, epoch uint64) sight { return sight{node: e.node, seq: e.seq, epoch: epoch} }
 
 // confirm compares what was seen on a connection that is lost since, by the one who reads.
-func (s *Session) confirm(ctx context.Context, e *entry, seen sight) error {
+func (s *session) confirm(ctx context.Context, e *entry, seen sight) error {
 	_, err := s.verify(ctx, e, seen)
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -40,7 +40,7 @@ func (s *Session) confirm(ctx context.Context, e *entry, seen sight) error {
 
 // verify asks for the counters of a znode, which takes no permission, and tells whether it still is what was seen. If not, what
 // is known of it is outdated.
-func (s *Session) verify(ctx context.Context, e *entry, seen sight) (same bool, err error) {
+func (s *session) verify(ctx context.Context, e *entry, seen sight) (same bool, err error) {
 	stat, err := s.stat(ctx, e.path)
 	if err != nil {
 		return false, err
@@ -65,7 +65,7 @@ func (s *Session) verify(ctx context.Context, e *entry, seen sight) (same bool, 
 // one the library has set the watches again, but what changed in the gap is not taken on trust (it compares with
 // the last transaction that any answer mentioned, which may be later than a change whose event was lost with the
 // connection), so everything is compared.
-func (s *Session) resync(fresh bool) {
+func (s *session) resync(fresh bool) {
 	if fresh {
 		// A new session may be with a server that lags behind the one before.
 		if _, err := do(s.ctx, s, "sync", func(c *zk.Conn) (string, error) { return c.Sync("/") }); err != nil {
@@ -76,7 +76,7 @@ func (s *Session) resync(fresh bool) {
 }
 
 // audit compares everything that is watched with the server, and reads what differs.
-func (s *Session) audit(workers int) {
+func (s *session) audit(workers int) {
 	s.mu.Lock()
 	all := slices.Collect(maps.Values(s.watches.entries))
 	s.mu.Unlock()
@@ -84,7 +84,7 @@ func (s *Session) audit(workers int) {
 }
 
 // each does something with each of a list, some at a time, for as long as the session is established.
-func (s *Session) each(all []*entry, workers int, f func(*entry)) {
+func (s *session) each(all []*entry, workers int, f func(*entry)) {
 	work := make(chan *entry)
 	var wg sync.WaitGroup
 	for range min(workers, len(all)) {
@@ -106,7 +106,7 @@ func (s *Session) each(all []*entry, workers int, f func(*entry)) {
 
 // compare compares a znode with the server, and reads it when it differs from what is known. It is how changes of access control
 // lists are noticed, on which no watch fires.
-func (s *Session) compare(e *entry) {
+func (s *session) compare(e *entry) {
 	s.mu.Lock()
 	known, seen := e.known, sightOf(e, s.epoch)
 	if e.assumed || !e.armed {

@@ -12,18 +12,18 @@ import (
 )
 
 // standIn is a session of an ensemble whose connection the test makes up.
-func standIn(t *testing.T, ens *ensemble, opts Options) *Session {
+func standIn(t *testing.T, ens *ensemble, opts Options) *session {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	t.Cleanup(cancel)
-	s := &Session{
+	s := &session{
 		ens: ens, opts: opts, log: opts.Log, ctx: ctx, link: &link{}, ready: make(chan struct{}), watches: newWatches(),
 	}
 	ens.join(s)
 	return s
 }
 
-func (s *Session) stand(established bool) {
+func (s *session) stand(established bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.established = established
@@ -69,7 +69,7 @@ func TestBreakersAreByServersAndTLS(t *testing.T) {
 }
 
 // watching subscribes a party of its own to a znode, and returns how often it was told.
-func (s *Session) watching(path string) *atomic.Int64 {
+func (s *session) watching(path string) *atomic.Int64 {
 	told := &atomic.Int64{}
 	s.mu.Lock()
 	defer s.mu.Unlock()

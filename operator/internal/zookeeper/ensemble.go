@@ -21,7 +21,7 @@ type ensemble struct {
 	announcing sync.Mutex
 
 	mu       sync.Mutex
-	sessions map[*Session]struct{}
+	sessions map[*session]struct{}
 	// open and turns are the state of the breaker that was told last, and opened is closed while it is open.
 	open   bool
 	turns  int
@@ -34,7 +34,7 @@ func newEnsemble(ctx context.Context, name string, opts Options) *ensemble {
 	ctx, cancel := context.WithCancel(ctx)
 	e := &ensemble{
 		name: name, opts: opts, ctx: ctx, cancel: cancel,
-		up: make(chan struct{}, 1), sessions: map[*Session]struct{}{}, opened: make(chan struct{}),
+		up: make(chan struct{}, 1), sessions: map[*session]struct{}{}, opened: make(chan struct{}),
 	}
 	e.breaker = newBreaker(name, opts.BreakerFailures, e.turned)
 	return e
@@ -60,7 +60,7 @@ func (e *ensemble) turned() {
 	case other:
 		e.opened = make(chan struct{})
 	}
-	sessions := make([]*Session, 0, len(e.sessions))
+	sessions := make([]*session, 0, len(e.sessions))
 	for session := range e.sessions {
 		sessions = append(sessions, session)
 	}
@@ -84,13 +84,13 @@ func (e *ensemble) openedChan() <-chan struct{} {
 	return e.opened
 }
 
-func (e *ensemble) join(s *Session) {
+func (e *ensemble) join(s *session) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.sessions[s] = struct{}{}
 }
 
-func (e *ensemble) leave(s *Session) {
+func (e *ensemble) leave(s *session) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	delete(e.sessions, s)
@@ -150,7 +150,7 @@ func (e *ensemble) probe() {
 }
 
 // established returns a session that stands, or nil.
-func (e *ensemble) established() *Session {
+func (e *ensemble) established() *session {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	for session := range e.sessions {

@@ -22,7 +22,7 @@ type link struct {
 }
 
 // connect starts a connection of the library, in place of the one there was.
-func (s *Session) connect() error {
+func (s *session) connect() error {
 	dialer := &dialer{ctx: s.ctx, timeout: s.opts.DialTimeout, patience: s.opts.SessionTimeout, tls: s.tls, pace: s.pace}
 	next := &link{set: make(chan struct{}), dialer: dialer}
 	s.mu.Lock()
@@ -68,7 +68,7 @@ func (l *link) close() {
 }
 
 // pace is the wait before the next attempt to connect: none in the first round of the servers.
-func (s *Session) pace() time.Duration {
+func (s *session) pace() time.Duration {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return backoff(s.attempts-len(s.target.Connect.Hosts)+1, 50*time.Millisecond, s.opts.MaxBackoff)
@@ -77,7 +77,7 @@ func (s *Session) pace() time.Duration {
 // failed counts an attempt to connect that failed. While another session with the ensemble stands it says nothing about that:
 // the fault is with this session alone (a server admits only so many connections from one address, for one), and its requests
 // are refused by await.
-func (s *Session) failed(l *link, cause error) {
+func (s *session) failed(l *link, cause error) {
 	s.mu.Lock()
 	current := l == s.link && s.ctx.Err() == nil
 	if current {
@@ -93,7 +93,7 @@ func (s *Session) failed(l *link, cause error) {
 }
 
 // on takes the library's events. It is called from the library's loops, and must not block.
-func (s *Session) on(l *link, event zk.Event) {
+func (s *session) on(l *link, event zk.Event) {
 	s.mu.Lock()
 	stale := l != s.link
 	s.mu.Unlock()
@@ -128,7 +128,7 @@ func (s *Session) on(l *link, event zk.Event) {
 
 // hasSession submits the credential to a new connection, which afterwards does it by itself, and then lets requests
 // through: none may be sent without it, for the server would create znodes as somebody else.
-func (s *Session) hasSession(l *link, server string) {
+func (s *session) hasSession(l *link, server string) {
 	s.mu.Lock()
 	s.tried = false
 	s.mu.Unlock()
@@ -142,7 +142,7 @@ func (s *Session) hasSession(l *link, server string) {
 	}()
 }
 
-func (s *Session) authenticate(l *link) error {
+func (s *session) authenticate(l *link) error {
 	s.mu.Lock()
 	done := s.authed || s.target.Credential == (Credential{})
 	s.mu.Unlock()
@@ -172,7 +172,7 @@ func auths(c Credential) [][]byte {
 }
 
 // open lets requests through.
-func (s *Session) open(l *link, server string) {
+func (s *session) open(l *link, server string) {
 	s.mu.Lock()
 	if l != s.link || s.established || l.conn.State() != zk.StateHasSession {
 		s.mu.Unlock()
@@ -192,7 +192,7 @@ func (s *Session) open(l *link, server string) {
 }
 
 // lost holds requests back until there is a session again.
-func (s *Session) lost(l *link, server string) {
+func (s *session) lost(l *link, server string) {
 	s.mu.Lock()
 	if l != s.link {
 		s.mu.Unlock()

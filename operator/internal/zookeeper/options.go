@@ -33,7 +33,7 @@ type Options struct {
 	// MaxInFlight is the number of requests of a session that wait for an answer at a time. Zero: 512.
 	MaxInFlight int
 	// MaxSessions is the number of sessions at a time: whoever may write an object may name an ensemble and a credential, and
-	// each pair of them is a session. Zero: 256.
+	// each pair of them is a session. The operator's own is admitted beyond. Zero: 256.
 	MaxSessions int
 	// Log takes one line an event. Nil: nothing is logged.
 	Log *slog.Logger
@@ -71,7 +71,7 @@ func (o Options) withDefaults() Options {
 // Credential is what a session shows to the servers. The zero value shows nothing.
 type Credential = zktypes.Credential
 
-// Target is an ensemble and how to speak to it. Equal targets share a session.
+// Target is an ensemble and how to speak to it. Targets that differ in nothing but their chroot share a session.
 type Target struct {
 	// Connect names the servers, and the chroot.
 	Connect zktypes.ConnectString
@@ -79,6 +79,8 @@ type Target struct {
 	Credential Credential
 	// TLS is nil for plain TCP.
 	TLS *TLS
+	// Own tells that the target is the operator's own, which has a session however many others there are.
+	Own bool
 }
 
 // TLS are the PEM blocks of a TLS connection.
@@ -121,10 +123,10 @@ func (t *TLS) parts() []string {
 	return []string{string(t.CA), string(t.Cert), string(t.Key), t.ServerName}
 }
 
-// key identifies a session. The credential is hashed, for keys are logged.
-func (t Target) key() string {
+// Key identifies the session of a target. It holds no secret: the credential is hashed.
+func (t Target) Key() string {
 	c := t.Credential
-	return t.Connect.String() + "#" + hashOf(append([]string{c.User, c.Password, c.PreviousUser, c.PreviousPassword}, t.TLS.parts()...))
+	return t.Connect.Ensemble() + "#" + hashOf(append([]string{c.User, c.Password, c.PreviousUser, c.PreviousPassword}, t.TLS.parts()...))
 }
 
 // ensembleKey identifies what sessions share a breaker: the servers, and the TLS settings, for with settings that are wrong no

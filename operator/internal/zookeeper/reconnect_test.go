@@ -60,7 +60,7 @@ func (d disconnected) waiting(t *testing.T, request func() error) error {
 	t.Helper()
 	answer := make(chan error, 1)
 	go func() { answer <- request() }()
-	require.Eventually(t, func() bool { return len(d.mine.slots) > 0 }, 30*time.Second, time.Millisecond, "it waits")
+	require.Eventually(t, func() bool { return len(d.mine.on.slots) > 0 }, 30*time.Second, time.Millisecond, "it waits")
 	d.proxy.Restore()
 	select {
 	case err := <-answer:

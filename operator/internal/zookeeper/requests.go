@@ -53,7 +53,7 @@ type observed struct {
 }
 
 // read returns a znode.
-func (s *Session) read(ctx context.Context, full string, how reading) (observed, error) {
+func (s *session) read(ctx context.Context, full string, how reading) (observed, error) {
 	switch {
 	case how.made.plain():
 		node, assumed, err := s.readCreated(ctx, full, how)
@@ -76,7 +76,7 @@ func (s *Session) read(ctx context.Context, full string, how reading) (observed,
 // and list are of the first version is ours, and has the list that it was created with. (It could be somebody else's, who
 // deleted ours and created an equal one within this very moment; hence only assumed.) That is one request less of three for
 // each znode that is made. When it is another the node is returned as far as it was read, and assumed is false.
-func (s *Session) readCreated(ctx context.Context, full string, how reading) (node zktypes.Node, assumed bool, err error) {
+func (s *session) readCreated(ctx context.Context, full string, how reading) (node zktypes.Node, assumed bool, err error) {
 	got, err := do(ctx, s, "get", func(c *zk.Conn) (content, error) { return get(c, full, how.arm) })
 	switch {
 	case errors.Is(err, zk.ErrNoNode), errors.Is(err, zk.ErrNoAuth):
@@ -97,7 +97,7 @@ func (s *Session) readCreated(ctx context.Context, full string, how reading) (no
 }
 
 // readAny returns a znode as it is.
-func (s *Session) readAny(ctx context.Context, full string, how reading) (zktypes.Node, error) {
+func (s *session) readAny(ctx context.Context, full string, how reading) (zktypes.Node, error) {
 	if !how.likely {
 		node, settled, err := s.readHidden(ctx, full, how.arm, false)
 		if settled || err != nil {
@@ -128,7 +128,7 @@ type listing struct {
 
 // readOnce asks for data and access control list at once. The two answers belong together when they were given of
 // the same znode with the same list; otherwise it is not settled.
-func (s *Session) readOnce(ctx context.Context, full string, arm, withData bool) (node zktypes.Node, settled bool, err error) {
+func (s *session) readOnce(ctx context.Context, full string, arm, withData bool) (node zktypes.Node, settled bool, err error) {
 	type aclResult struct {
 		listing
 		err error
@@ -165,7 +165,7 @@ func (s *Session) readOnce(ctx context.Context, full string, arm, withData bool)
 }
 
 // list reads an access control list.
-func (s *Session) list(ctx context.Context, full string) (listing, error) {
+func (s *session) list(ctx context.Context, full string) (listing, error) {
 	return do(ctx, s, "getACL", func(c *zk.Conn) (listing, error) {
 		acl, stat, err := c.GetACL(full)
 		if err != nil {
@@ -176,7 +176,7 @@ func (s *Session) list(ctx context.Context, full string) (listing, error) {
 }
 
 // readHidden tells whether a znode exists that was not found, or that may not be read: that takes no permission.
-func (s *Session) readHidden(ctx context.Context, full string, arm, hidden bool) (node zktypes.Node, settled bool, err error) {
+func (s *session) readHidden(ctx context.Context, full string, arm, hidden bool) (node zktypes.Node, settled bool, err error) {
 	stat, err := do(ctx, s, "exists", func(c *zk.Conn) (*zk.Stat, error) { return exists(c, full, arm) })
 	switch {
 	case err != nil:
@@ -226,7 +226,7 @@ func exists(c *zk.Conn, full string, arm bool) (*zk.Stat, error) {
 	return stat, nil
 }
 
-func (s *Session) stat(ctx context.Context, full string) (*zk.Stat, error) {
+func (s *session) stat(ctx context.Context, full string) (*zk.Stat, error) {
 	return do(ctx, s, "exists", func(c *zk.Conn) (*zk.Stat, error) { return exists(c, full, false) })
 }
 
@@ -267,10 +267,7 @@ type Content struct {
 	Value []byte
 }
 
-// Get reads a znode without watching it. It fails with ErrNoNode for one that does not exist and ErrNoAuth for one
-// that may not be read.
-func (s *Session) Get(ctx context.Context, path string) (Content, error) {
-	full := s.target.Connect.Full(path)
+func (s *session) content(ctx context.Context, full string) (Content, error) {
 	node, err := s.readAny(ctx, full, reading{withData: true, likely: true})
 	switch {
 	case err != nil:
@@ -285,9 +282,7 @@ func (s *Session) Get(ctx context.Context, path string) (Content, error) {
 	return out, nil
 }
 
-// Children returns the names of a znode's children, in no order.
-func (s *Session) Children(ctx context.Context, path string) ([]string, error) {
-	full := s.target.Connect.Full(path)
+func (s *session) children(ctx context.Context, full string) ([]string, error) {
 	return do(ctx, s, "getChildren", func(c *zk.Conn) ([]string, error) {
 		names, _, err := c.Children(full)
 		return names, err

@@ -101,11 +101,7 @@ func (e *entry) withData() bool {
 	return slices.ContainsFunc(e.subs, func(sub Subscription) bool { return sub.WithData })
 }
 
-// Observe returns what is known of a znode, and from then on keeps it current for the subscriber: the first call
-// reads it and sets a watch (a moment later when many look at once and it is not there), later ones answer from memory. While the ensemble is away it fails with
-// UnavailableError, and the subscriber is notified when that ends.
-func (s *Session) Observe(ctx context.Context, path string, sub Subscription) (zktypes.Node, error) {
-	full := s.target.Connect.Full(path)
+func (s *session) observe(ctx context.Context, full string, sub Subscription) (zktypes.Node, error) {
 	s.mu.Lock()
 	e, ok := s.watches.entries[full]
 	if !ok {
@@ -127,15 +123,13 @@ func (s *Session) Observe(ctx context.Context, path string, sub Subscription) (z
 	return s.current(ctx, e, sub.Key, nil)
 }
 
-// Forget ends a party's subscription to a znode.
-func (s *Session) Forget(path, key string) {
+func (s *session) forgetOne(full, key string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.forget(s.target.Connect.Full(path), key)
+	s.forget(full, key)
 }
 
-// ForgetAll ends all subscriptions of a party.
-func (s *Session) ForgetAll(key string) {
+func (s *session) forgetAll(key string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, full := range slices.Clone(s.watches.byKey[key]) {
@@ -144,7 +138,7 @@ func (s *Session) ForgetAll(key string) {
 }
 
 // forget leaves the watch at the server, since the library cannot take one back: it fires once more, unheard.
-func (s *Session) forget(full, key string) {
+func (s *session) forget(full, key string) {
 	paths := slices.DeleteFunc(s.watches.byKey[key], func(path string) bool { return path == full })
 	if s.watches.byKey[key] = paths; len(paths) == 0 {
 		delete(s.watches.byKey, key)
@@ -163,7 +157,7 @@ func (s *Session) forget(full, key string) {
 // current returns the znode from memory, or reads it until an answer stands that no event has overtaken. Of several
 // callers one reads and the others wait. Whoever subscribes beside key is told of a difference. Made is what key has just
 // created the znode as, or nil.
-func (s *Session) current(ctx context.Context, e *entry, key string, made *creation) (zktypes.Node, error) {
+func (s *session) current(ctx context.Context, e *entry, key string, made *creation) (zktypes.Node, error) {
 	for {
 		s.mu.Lock()
 		if e.known && e.epoch == s.epoch {
@@ -225,7 +219,7 @@ func (s *Session) current(ctx context.Context, e *entry, key string, made *creat
 
 // watched takes an event of a watch. It is called from the library's receive loop, so that everything that was
 // answered before the event has been seen before it, and must not block.
-func (s *Session) watched(event zk.Event) {
+func (s *session) watched(event zk.Event) {
 	s.mu.Lock()
 	e, ok := s.watches.entries[event.Path]
 	if !ok {
@@ -244,7 +238,7 @@ func (s *Session) watched(event zk.Event) {
 
 // refresh reads a znode after an event, and tells the subscribers of a difference. When the read fails and the
 // session lives it is made again; when the session is lost, the resync makes it.
-func (s *Session) refresh(e *entry) {
+func (s *session) refresh(e *entry) {
 	ctx, cancel := context.WithTimeout(s.ctx, 2*s.opts.RequestTimeout)
 	defer cancel()
 	if _, err := s.current(ctx, e, "", nil); err == nil || s.ctx.Err() != nil || !s.Established() {
@@ -261,7 +255,7 @@ func (s *Session) refresh(e *entry) {
 }
 
 // notifyAll tells every subscriber once.
-func (s *Session) notifyAll() {
+func (s *session) notifyAll() {
 	s.mu.Lock()
 	byKey := map[string]func(){}
 	for _, e := range s.watches.entries {

@@ -10,29 +10,24 @@ import (
 	"github.com/holdfast-io/holdfast/operator/internal/zookeeper/zktypes"
 )
 
-// Create creates a znode and returns it as it then is. It fails with ErrNodeExists, and with ErrNoNode when the
-// parent does not exist. An UnavailableError leaves open whether it was created.
-func (s *Session) Create(ctx context.Context, key, path string, data []byte, acl []zktypes.ACL) (zktypes.Node, error) {
-	return s.write(ctx, key, path, &creation{data, acl}, func(full string) error { return s.create(ctx, full, data, acl) })
+func (s *session) createOne(ctx context.Context, key, full string, data []byte, acl []zktypes.ACL) (zktypes.Node, error) {
+	return s.write(ctx, key, full, &creation{data, acl}, func() error { return s.create(ctx, full, data, acl) })
 }
 
-// CreateBelow creates a znode, and first what is missing above it, each empty and with the list parents. It tries
-// without first: most znodes have siblings.
-func (s *Session) CreateBelow(ctx context.Context, key, path string, data []byte, acl, parents []zktypes.ACL) (zktypes.Node, error) {
-	node, err := s.Create(ctx, key, path, data, acl)
+// createBelow tries without the parents first: most znodes have siblings.
+func (s *session) createBelow(ctx context.Context, key, full string, data []byte, acl, parents []zktypes.ACL) (zktypes.Node, error) {
+	node, err := s.createOne(ctx, key, full, data, acl)
 	if !errors.Is(err, ErrNoNode) {
 		return node, err
 	}
-	if err := s.EnsureParents(ctx, path, parents); err != nil {
+	if err := s.ensureParents(ctx, full, parents); err != nil {
 		return zktypes.Node{}, err
 	}
-	return s.Create(ctx, key, path, data, acl)
+	return s.createOne(ctx, key, full, data, acl)
 }
 
-// EnsureParents creates what is missing above a znode, the chroot included, each empty and with the access control
-// list. Others may do the same at the same time.
-func (s *Session) EnsureParents(ctx context.Context, path string, acl []zktypes.ACL) error {
-	for _, parent := range zktypes.Ancestors(s.target.Connect.Full(path)) {
+func (s *session) ensureParents(ctx context.Context, full string, acl []zktypes.ACL) error {
+	for _, parent := range zktypes.Ancestors(full) {
 		_, err := do(ctx, s, "create", func(c *zk.Conn) (string, error) {
 			// Asking first costs a read, and spares a transaction of the whole ensemble.
 			if found, _, err := c.Exists(parent); err != nil || found {
@@ -47,10 +42,8 @@ func (s *Session) EnsureParents(ctx context.Context, path string, acl []zktypes.
 	return nil
 }
 
-// ReplaceParentLists gives each znode above one that has exactly the first list the second one. What is not there, or may not be
-// read or changed, is passed over.
-func (s *Session) ReplaceParentLists(ctx context.Context, path string, from, to []zktypes.ACL) error {
-	for _, parent := range zktypes.Ancestors(s.target.Connect.Full(path)) {
+func (s *session) replaceParentLists(ctx context.Context, full string, from, to []zktypes.ACL) error {
+	for _, parent := range zktypes.Ancestors(full) {
 		is, err := s.list(ctx, parent)
 		if err == nil && zktypes.EqualACL(fromACL(is.acl), from) {
 			_, err = do(ctx, s, "setACL", func(c *zk.Conn) (*zk.Stat, error) { return c.SetACL(parent, toACL(to), is.stat.Aversion) })
@@ -62,31 +55,27 @@ func (s *Session) ReplaceParentLists(ctx context.Context, path string, from, to 
 	return nil
 }
 
-// Set replaces the data of a znode whose data has the version, and returns the znode as it then is. Of a znode that is observed
-// it fails with ErrBadVersion, too, when the connection was lost since it was last seen: another one can have the version.
-func (s *Session) Set(ctx context.Context, key, path string, data []byte, version int32) (zktypes.Node, error) {
-	still := s.seen(path)
-	return s.write(ctx, key, path, nil, func(full string) error {
+func (s *session) set(ctx context.Context, key, full string, data []byte, version int32) (zktypes.Node, error) {
+	still := s.seen(full)
+	return s.write(ctx, key, full, nil, func() error {
 		_, err := doIf(ctx, s, still, "set", func(c *zk.Conn) (*zk.Stat, error) { return c.Set(full, data, version) })
 		return err
 	})
 }
 
-// SetACL replaces the access control list of a znode whose list has the version, and returns the znode as it then is. It fails
-// as Set does.
-func (s *Session) SetACL(ctx context.Context, key, path string, acl []zktypes.ACL, aversion int32) (zktypes.Node, error) {
-	still := s.seen(path)
-	return s.write(ctx, key, path, nil, func(full string) error {
+func (s *session) setACL(ctx context.Context, key, full string, acl []zktypes.ACL, aversion int32) (zktypes.Node, error) {
+	still := s.seen(full)
+	return s.write(ctx, key, full, nil, func() error {
 		_, err := doIf(ctx, s, still, "setACL", func(c *zk.Conn) (*zk.Stat, error) { return c.SetACL(full, toACL(acl), aversion) })
 		return err
 	})
 }
 
 // seen returns what fails once the connection on which a znode was seen is lost. It returns nil for one that was never seen.
-func (s *Session) seen(path string) func() error {
+func (s *session) seen(full string) func() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	e := s.watches.entries[s.target.Connect.Full(path)]
+	e := s.watches.entries[full]
 	if e == nil || !e.seen {
 		return nil
 	}
@@ -94,7 +83,7 @@ func (s *Session) seen(path string) func() error {
 }
 
 // unbroken returns what fails once a connection is lost.
-func (s *Session) unbroken(epoch uint64) func() error {
+func (s *session) unbroken(epoch uint64) func() error {
 	return func() error {
 		s.mu.Lock()
 		defer s.mu.Unlock()
@@ -105,14 +94,11 @@ func (s *Session) unbroken(epoch uint64) func() error {
 	}
 }
 
-// DeleteCreated deletes a znode that the transaction czxid created, whose data has the version, and that has no children. It
-// fails with ErrBadVersion for one that another transaction created, which it asks the server for: a version says nothing of
-// that, and what is in memory may be from before an event that is on its way.
-func (s *Session) DeleteCreated(ctx context.Context, key, path string, czxid int64, version int32) error {
+func (s *session) deleteCreated(ctx context.Context, key, full string, czxid int64, version int32) error {
 	s.mu.Lock()
 	still := s.unbroken(s.epoch)
 	s.mu.Unlock()
-	_, err := s.write(ctx, key, path, nil, func(full string) error {
+	_, err := s.write(ctx, key, full, nil, func() error {
 		stat, err := s.stat(ctx, full)
 		switch {
 		case err != nil:
@@ -128,9 +114,8 @@ func (s *Session) DeleteCreated(ctx context.Context, key, path string, czxid int
 	return err
 }
 
-// Delete deletes a znode whose data has the version and that has no children.
-func (s *Session) Delete(ctx context.Context, key, path string, version int32) error {
-	_, err := s.write(ctx, key, path, nil, func(full string) error {
+func (s *session) remove(ctx context.Context, key, full string, version int32) error {
+	_, err := s.write(ctx, key, full, nil, func() error {
 		_, err := do(ctx, s, "delete", func(c *zk.Conn) (struct{}, error) { return struct{}{}, c.Delete(full, version) })
 		return err
 	})
@@ -140,15 +125,14 @@ func (s *Session) Delete(ctx context.Context, key, path string, version int32) e
 // write makes one change and, when the znode is watched, reads it before anybody else is told: the writer need not
 // be, and the event that its own write causes costs no second read. Made is what a create makes, else nil. Whatever the write came to (a conflict as well
 // as an answer that was lost), what was known of the znode is outdated.
-func (s *Session) write(ctx context.Context, key, path string, made *creation, call func(full string) error) (zktypes.Node, error) {
-	full := s.target.Connect.Full(path)
+func (s *session) write(ctx context.Context, key, full string, made *creation, call func() error) (zktypes.Node, error) {
 	s.mu.Lock()
 	e := s.watches.entries[full]
 	if e != nil {
 		e.writers++
 	}
 	s.mu.Unlock()
-	err := call(full)
+	err := call()
 	if e == nil {
 		return zktypes.Node{}, err
 	}

@@ -257,12 +257,18 @@ func suffixes(full string) []string {
 
 // look observes a znode, and turns ZooKeeper's absence into an UnknownError.
 func (g *gatherer) look(target zookeeper.Target, path string) (Session, zktypes.Node, error) {
+	namespace, most := g.obj.Namespace, g.controller.settings.NamespaceSessions
+	if !target.Own && !g.memory.mayUse(namespace, target.Key(), most) {
+		return nil, zktypes.Node{}, reconcile.Unknown(retrySessions, v1alpha1.ReasonEnsembleUnavailable,
+			"the objects of namespace %s have as many connections to ZooKeeper as they may have, %d (zookeeper.maxSessionsPerNamespace of the "+
+				"operator's configuration): each ensemble and credential is one", namespace, most)
+	}
 	session, err := g.Sessions(target)
 	if err != nil {
 		return nil, zktypes.Node{}, g.unavailable(err)
 	}
-	if !g.watched.has(session, path) {
-		g.watched = append(g.watched, watchedZnode{session, path})
+	if full := target.Connect.Full(path); !g.watched.has(session, full) {
+		g.watched = append(g.watched, watchedZnode{session, path, full})
 	}
 	node, err := session.Observe(g.asking, path, g.subscription(g.obj))
 	if err != nil {

@@ -53,6 +53,9 @@ type Settings struct {
 	// DeletionDeadline is how long the deletion of an object may wait for ZooKeeper before its znode is left
 	// behind. Zero: 8 s.
 	DeletionDeadline time.Duration
+	// NamespaceSessions is the number of sessions that the objects of one namespace may use at a time, beside the operator's own:
+	// nobody shall use up all that there may be. Zero: 32.
+	NamespaceSessions int
 	// MoveDeadline is the same for a znode that an object moved away from. Zero: 10 minutes.
 	MoveDeadline time.Duration
 }
@@ -86,6 +89,9 @@ func NewKind(parts Parts, settings Settings) reconcile.Kind[*v1alpha1.ZooKeeperC
 func newController(parts Parts, settings Settings) *controller {
 	if settings.DeletionDeadline == 0 {
 		settings.DeletionDeadline = 8 * time.Second
+	}
+	if settings.NamespaceSessions == 0 {
+		settings.NamespaceSessions = 32
 	}
 	if settings.MoveDeadline == 0 {
 		settings.MoveDeadline = 10 * time.Minute

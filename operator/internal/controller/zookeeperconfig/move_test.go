@@ -107,3 +107,20 @@ func TestWhatWasMovedFromGoesAlsoWithoutTheNextOne(t *testing.T) {
 		require.Len(t, obj.Status.Superseded, 1)
 	})
 }
+
+// An object that names its znode otherwise, by a chroot, stays subscribed to it: the connection is the same.
+func TestAnotherNameForAZnode(t *testing.T) {
+	w := newWorld(t)
+	w.secret("s", own.User, own.Password)
+	obj := w.object("x", "/a/b")
+	w.ready(obj)
+	brings("s")(&obj.Spec)
+	obj.Spec.Connection.ConnectString, obj.Spec.Path = "zk:2181/a", "/b"
+	w.ready(obj)
+	require.Equal(t, []string{"/a/b"}, w.zk.paths())
+	require.Empty(t, w.zk.forgotten)
+	obj.Spec.Path = "/c"
+	w.ready(obj)
+	w.ready(obj)
+	require.Equal(t, []string{"team/x of /a/b"}, w.zk.forgotten)
+}

@@ -84,12 +84,14 @@ func (r resolver) targetOf(text string, reach znode.Reach) (zookeeper.Target, er
 	}
 	if reach.Auth != "" {
 		var err error
+		target.Own = false
 		if target.Credential, err = r.credential(reach.Auth, "spec.connection.authSecretRef"); err != nil {
 			return zookeeper.Target{}, err
 		}
 	}
 	if reach.TLS {
 		var err error
+		target.Own = false
 		if target.TLS, err = r.tls(reach.TLSSecret, reach.ServerName); err != nil {
 			return zookeeper.Target{}, err
 		}

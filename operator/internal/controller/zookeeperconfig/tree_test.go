@@ -77,9 +77,7 @@ type view struct {
 	target zookeeper.Target
 }
 
-func (v view) Key() string {
-	return v.target.Connect.String() + " as " + v.target.Credential.User + v.security()
-}
+func (v view) Key() string { return v.target.Key() }
 
 // security says how the ensemble is spoken to.
 func (v view) security() string {
@@ -110,8 +108,10 @@ func (v view) Observe(ctx context.Context, path string, _ zookeeper.Subscription
 	return seen, err
 }
 
-func (v view) ForgetAll(key string)  { v.forgotten = append(v.forgotten, key) }
-func (v view) Forget(string, string) {}
+func (v view) ForgetAll(key string) { v.forgotten = append(v.forgotten, key) }
+func (v view) Forget(path, key string) {
+	v.forgotten = append(v.forgotten, key+" of "+v.target.Connect.Full(path))
+}
 
 func (v view) CreateBelow(ctx context.Context, _, path string, data []byte, acl, _ []zktypes.ACL) (made zktypes.Node, err error) {
 	err = v.do(ctx, path, func(full string, node zktypes.Node) error {

@@ -64,7 +64,7 @@ func (w *world) restart() {
 		Wake: func(string, string) {}, Clock: w.clock,
 	}, Settings{
 		Default: func(string) (zookeeper.Target, error) {
-			return zookeeper.Target{Connect: connect, Credential: own}, nil
+			return zookeeper.Target{Connect: connect, Credential: own, Own: true}, nil
 		},
 	})
 }

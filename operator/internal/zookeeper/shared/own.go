@@ -38,7 +38,7 @@ var errNotRead = errors.New("it was not read yet")
 func (o *Own) Target() (zookeeper.Target, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	return zookeeper.Target{Connect: o.connect, Credential: o.credential}, o.fault
+	return zookeeper.Target{Connect: o.connect, Credential: o.credential, Own: true}, o.fault
 }
 
 // OnChange calls f after the credential changed, was lost or came back. f must not block.
