@@ -61,10 +61,20 @@ type ZnodeRecord struct {
 	// +optional
 	AuthSecretName string `json:"authSecretName,omitempty"`
 
-	// TLSSecretName is the Secret of the TLS connection it was last written by.
+	// TLS tells that it was last written by a TLS connection.
+	//
+	// +optional
+	TLS bool `json:"tls,omitempty"`
+
+	// TLSSecretName is the Secret of that connection. Empty: none.
 	//
 	// +optional
 	TLSSecretName string `json:"tlsSecretName,omitempty"`
+
+	// TLSServerName is what the server's certificate was verified for. Empty: the host that was dialled.
+	//
+	// +optional
+	TLSServerName string `json:"tlsServerName,omitempty"`
 }
 
 // SupersededZnode is a znode that the object moved away from.

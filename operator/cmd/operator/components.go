@@ -70,8 +70,10 @@ func zooKeeperPool(c config.ZooKeeper) *shared.Pool {
 
 func zooKeeperOptions(pool *shared.Pool, c config.ZooKeeper) zookeeperconfig.Options {
 	return zookeeperconfig.Options{
-		Pool:          pool,
-		Settings:      zookeeperconfig.Settings{Grants: c.PlanGrants(), DeletionDeadline: c.DeletionDeadline.Duration},
+		Pool: pool,
+		Settings: zookeeperconfig.Settings{
+			Grants: c.PlanGrants(), DeletionDeadline: c.DeletionDeadline.Duration, NamespaceSessions: c.MaxSessionsPerNamespace,
+		},
 		MaxConcurrent: c.MaxConcurrentReconciles,
 	}
 }

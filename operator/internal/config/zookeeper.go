@@ -21,7 +21,8 @@ type ZooKeeper struct {
 	ConnectString string `json:"connectString"`
 	// CredentialFolder is a folder with the files username and password, such as a mounted Secret. It is the
 	// operator's own credential, and goes to the ensemble of ConnectString alone. It is read again when a pass needs
-	// it, so a rotated Secret takes effect. Empty: the operator shows none.
+	// it, so a rotated Secret takes effect; previous-username and previous-password are what the operator shows beside it, as
+	// long as znodes have lists that name them. Empty: the operator shows none.
 	CredentialFolder string `json:"credentialFolder"`
 	// SessionTimeout is what is asked of the servers. Default 10s.
 	SessionTimeout Duration `json:"sessionTimeout"`
@@ -40,6 +41,8 @@ type ZooKeeper struct {
 	// MaxSessions is the number of sessions at a time; each ensemble and credential that objects name is one. 1 to 10000,
 	// default 256.
 	MaxSessions int `json:"maxSessions"`
+	// MaxSessionsPerNamespace is the number of those that the objects of one namespace may use at a time. 1 to 10000, default 32.
+	MaxSessionsPerNamespace int `json:"maxSessionsPerNamespace"`
 	// Grants say which namespaces may write below which paths. None: every namespace may write everywhere.
 	Grants []ZooKeeperGrant `json:"grants"`
 }
@@ -60,6 +63,7 @@ func defaultZooKeeper() ZooKeeper {
 		SessionTimeout: Duration{Duration: 10 * time.Second}, RequestTimeout: Duration{Duration: 5 * time.Second},
 		BreakerFailures: 5, AuditInterval: Duration{Duration: 30 * time.Second},
 		DeletionDeadline: Duration{Duration: 8 * time.Second}, MaxConcurrentReconciles: 16, MaxSessions: 256,
+		MaxSessionsPerNamespace: 32,
 	}
 }
 
@@ -84,6 +88,9 @@ func (z ZooKeeper) validate(path *field.Path) field.ErrorList {
 	}
 	if n := z.MaxSessions; n < 1 || n > 10000 {
 		faults = append(faults, field.Invalid(path.Child("maxSessions"), n, "must be 1 to 10000"))
+	}
+	if n := z.MaxSessionsPerNamespace; n < 1 || n > 10000 {
+		faults = append(faults, field.Invalid(path.Child("maxSessionsPerNamespace"), n, "must be 1 to 10000"))
 	}
 	for i, grant := range z.Grants {
 		faults = append(faults, grant.validate(path.Child("grants").Index(i))...)
@@ -142,22 +149,21 @@ func (z ZooKeeper) PlanGrants() []znode.Grant {
 	return out
 }
 
-// Credential reads the operator's own credential. Without a folder both are empty.
-func (z ZooKeeper) Credential() (user, password string, err error) {
+// Credential reads the operator's own credential. Without a folder it is the zero value.
+func (z ZooKeeper) Credential() (zktypes.Credential, error) {
 	if z.CredentialFolder == "" {
-		return "", "", nil
+		return zktypes.Credential{}, nil
 	}
-	read := func(name string) string {
-		content, readErr := os.ReadFile(filepath.Join(z.CredentialFolder, name))
-		err = errors.Join(err, readErr)
+	var faults error
+	out, err := zktypes.ReadCredential(func(name string) string {
+		content, err := os.ReadFile(filepath.Join(z.CredentialFolder, name))
+		if !errors.Is(err, os.ErrNotExist) {
+			faults = errors.Join(faults, err)
+		}
 		return strings.TrimRight(string(content), "\r\n")
+	})
+	if err := errors.Join(faults, err); err != nil {
+		return zktypes.Credential{}, fmt.Errorf("zookeeper.credentialFolder %s: %w", z.CredentialFolder, err)
 	}
-	user, password = read("username"), read("password")
-	switch {
-	case err != nil:
-		return "", "", fmt.Errorf("zookeeper.credentialFolder: %w", err)
-	case user == "" || password == "" || strings.Contains(user, ":"):
-		return "", "", fmt.Errorf("zookeeper.credentialFolder %s: the files username and password must not be empty, and the username has no colon", z.CredentialFolder)
-	}
-	return user, password, nil
+	return out, nil
 }

@@ -37,6 +37,7 @@ func TestZooKeeperRefusals(t *testing.T) {
 		"auditInterval: never":                                             "zookeeper.auditInterval",
 		"breakerFailures: 0":                                               "zookeeper.breakerFailures",
 		"maxConcurrentReconciles: 1000":                                    "zookeeper.maxConcurrentReconciles",
+		"maxSessionsPerNamespace: 0":                                       "zookeeper.maxSessionsPerNamespace",
 		"grants: [{paths: [/a]}]":                                          "zookeeper.grants[0].namespaces",
 		"grants: [{namespaces: [A], paths: [/a]}]":                         "zookeeper.grants[0].namespaces[0]",
 		"grants: [{namespaces: [a]}]":                                      "zookeeper.grants[0].paths",
@@ -54,7 +55,7 @@ func TestZooKeeperRefusals(t *testing.T) {
 func TestZooKeeperCredentialIsReadAgain(t *testing.T) {
 	folder := t.TempDir()
 	z := config.ZooKeeper{CredentialFolder: folder}
-	if _, _, err := z.Credential(); err == nil {
+	if _, err := z.Credential(); err == nil {
 		t.Error("files that are missing are accepted")
 	}
 	for _, password := range []string{"first", "second"} {
@@ -63,9 +64,15 @@ func TestZooKeeperCredentialIsReadAgain(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		user, got, err := z.Credential()
-		if err != nil || user != "me" || got != password {
-			t.Errorf("%q %q %v", user, got, err)
+		got, err := z.Credential()
+		if err != nil || got.User != "me" || got.Password != password {
+			t.Errorf("%+v %v", got, err)
 		}
+	}
+	if err := os.WriteFile(filepath.Join(folder, "previous-password"), []byte("first\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := z.Credential(); err != nil || got.Password != "second" || got.PreviousUser != "me" || got.PreviousPassword != "first" {
+		t.Errorf("%+v %v", got, err)
 	}
 }

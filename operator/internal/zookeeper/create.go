@@ -47,7 +47,7 @@ func (a *awaited) size() int {
 }
 
 // create creates one znode, together with others that are to be created at the same time.
-func (s *Session) create(ctx context.Context, full string, data []byte, acl []zktypes.ACL) error {
+func (s *session) create(ctx context.Context, full string, data []byte, acl []zktypes.ACL) error {
 	ctx, cancel := context.WithTimeout(ctx, s.opts.RequestTimeout)
 	defer cancel()
 	a := &awaited{
@@ -74,7 +74,7 @@ func (s *Session) create(ctx context.Context, full string, data []byte, acl []zk
 
 // commitAll makes transactions until nothing waits. What goes into one is chosen when it can be sent: whoever gave up while the
 // session was away must not be surprised by a znode later.
-func (s *Session) commitAll() {
+func (s *session) commitAll() {
 	for {
 		err := s.reach()
 		batch := s.creations.take()
@@ -92,7 +92,7 @@ func (s *Session) commitAll() {
 }
 
 // reach waits until requests can be sent.
-func (s *Session) reach() error {
+func (s *session) reach() error {
 	if !s.ens.breaker.closed() {
 		return &UnavailableError{Ensemble: s.ens.name, Open: true, Err: errBreakerOpen}
 	}
@@ -141,7 +141,7 @@ type refusal struct {
 // Of a transaction that the server refuses only the first request at fault is known. That one has its answer, which is the
 // one that it would have had alone: those before it are of other znodes, or of its parent. All others are then made alone,
 // for each further one at fault would take another round trip of all.
-func (s *Session) commit(batch []*awaited) {
+func (s *session) commit(batch []*awaited) {
 	if len(batch) == 1 {
 		batch[0].done <- s.createAlone(batch[0])
 		return
@@ -167,7 +167,7 @@ func (s *Session) commit(batch []*awaited) {
 	rest.Wait()
 }
 
-func (s *Session) createAlone(a *awaited) error {
+func (s *session) createAlone(a *awaited) error {
 	_, err := do(s.ctx, s, "create", func(c *zk.Conn) (string, error) {
 		return c.Create(a.request.Path, a.request.Data, a.request.Flags, a.request.Acl)
 	})

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// ensemble is what the sessions with the same servers share: the breaker and its prober.
+// ensemble is what the sessions with the same servers under the same TLS settings share: the breaker and its prober.
 type ensemble struct {
 	name    string
 	opts    Options
@@ -17,41 +17,60 @@ type ensemble struct {
 	// up gets a token when a session is established.
 	up chan struct{}
 
+	// announcing is held while an opening or a closing is told: one after the other, in the order in which they are seen.
+	announcing sync.Mutex
+
 	mu       sync.Mutex
-	sessions map[*Session]struct{}
-	// opened is closed while the breaker is open.
+	sessions map[*session]struct{}
+	// open and turns are the state of the breaker that was told last, and opened is closed while it is open.
+	open   bool
+	turns  int
 	opened chan struct{}
+	// ended tells that the ensemble is used no more.
+	ended bool
 }
 
 func newEnsemble(ctx context.Context, name string, opts Options) *ensemble {
 	ctx, cancel := context.WithCancel(ctx)
 	e := &ensemble{
 		name: name, opts: opts, ctx: ctx, cancel: cancel,
-		up: make(chan struct{}, 1), sessions: map[*Session]struct{}{}, opened: make(chan struct{}),
+		up: make(chan struct{}, 1), sessions: map[*session]struct{}{}, opened: make(chan struct{}),
 	}
 	e.breaker = newBreaker(name, opts.BreakerFailures, e.turned)
 	return e
 }
 
 // turned follows the breaker: requests that wait are released, and everybody who watches something on the ensemble
-// is told, once at each opening and once at each closing.
-func (e *ensemble) turned(open bool) {
-	e.opts.Metrics.breaker(e.name, open)
+// is told, once at each opening and once at each closing. Of a breaker that has turned back before anybody was told all are told
+// once all the same: somebody may have looked in between.
+func (e *ensemble) turned() {
+	e.announcing.Lock()
+	defer e.announcing.Unlock()
+	open, turns := e.breaker.state()
 	e.mu.Lock()
-	if open {
+	if turns == e.turns || e.ended {
+		e.mu.Unlock()
+		return
+	}
+	other := open != e.open
+	e.open, e.turns = open, turns
+	switch {
+	case other && open:
 		close(e.opened)
-	} else {
+	case other:
 		e.opened = make(chan struct{})
 	}
-	sessions := make([]*Session, 0, len(e.sessions))
+	sessions := make([]*session, 0, len(e.sessions))
 	for session := range e.sessions {
 		sessions = append(sessions, session)
 	}
 	e.mu.Unlock()
-	if open {
+	switch {
+	case other && open:
+		e.opts.Metrics.breaker(e.name, true)
 		e.opts.Log.Warn("circuit breaker opened", "ensemble", e.name)
-		go e.probe()
-	} else {
+	case other:
+		e.opts.Metrics.breaker(e.name, false)
 		e.opts.Log.Info("circuit breaker closed", "ensemble", e.name)
 	}
 	for _, session := range sessions {
@@ -65,13 +84,13 @@ func (e *ensemble) openedChan() <-chan struct{} {
 	return e.opened
 }
 
-func (e *ensemble) join(s *Session) {
+func (e *ensemble) join(s *session) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.sessions[s] = struct{}{}
 }
 
-func (e *ensemble) leave(s *Session) {
+func (e *ensemble) leave(s *session) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	delete(e.sessions, s)
@@ -82,6 +101,31 @@ func (e *ensemble) isUp() {
 	select {
 	case e.up <- struct{}{}:
 	default:
+	}
+}
+
+// end is called when the last session has left.
+func (e *ensemble) end() {
+	e.cancel()
+	e.announcing.Lock()
+	defer e.announcing.Unlock()
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.open {
+		e.opts.Metrics.breaker(e.name, false)
+	}
+	e.ended = true
+}
+
+// prober probes whenever the breaker is open, until the ensemble ends. It alone closes the breaker.
+func (e *ensemble) prober() {
+	for {
+		select {
+		case <-e.ctx.Done():
+			return
+		case <-e.openedChan():
+			e.probe()
+		}
 	}
 }
 
@@ -105,7 +149,8 @@ func (e *ensemble) probe() {
 	}
 }
 
-func (e *ensemble) established() *Session {
+// established returns a session that stands, or nil.
+func (e *ensemble) established() *session {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	for session := range e.sessions {

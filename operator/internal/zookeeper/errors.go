@@ -54,13 +54,14 @@ var (
 	errDeadline    = errors.New("no answer within the deadline of a request")
 	errClosed      = errors.New("the session was closed")
 	errNoSession   = errors.New("no session could be established within the deadline of a request")
+	errFailing     = errors.New("no session could be established in several attempts")
 )
 
 // connectivity tells whether an error of the library says that the server was not heard, rather than what it said.
 func connectivity(err error) bool {
 	for _, lost := range []error{
 		zk.ErrConnectionClosed, zk.ErrNoServer, zk.ErrSessionExpired, zk.ErrSessionMoved, zk.ErrClosing,
-		errDeadline, errNoSession,
+		errDeadline, errNoSession, errFailing,
 	} {
 		if errors.Is(err, lost) {
 			return true

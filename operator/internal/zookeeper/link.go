@@ -22,7 +22,7 @@ type link struct {
 }
 
 // connect starts a connection of the library, in place of the one there was.
-func (s *Session) connect() error {
+func (s *session) connect() error {
 	dialer := &dialer{ctx: s.ctx, timeout: s.opts.DialTimeout, patience: s.opts.SessionTimeout, tls: s.tls, pace: s.pace}
 	next := &link{set: make(chan struct{}), dialer: dialer}
 	s.mu.Lock()
@@ -68,14 +68,16 @@ func (l *link) close() {
 }
 
 // pace is the wait before the next attempt to connect: none in the first round of the servers.
-func (s *Session) pace() time.Duration {
+func (s *session) pace() time.Duration {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return backoff(s.attempts-len(s.target.Connect.Hosts)+1, 50*time.Millisecond, s.opts.MaxBackoff)
 }
 
-// failed counts an attempt to connect that failed.
-func (s *Session) failed(l *link, cause error) {
+// failed counts an attempt to connect that failed. While another session with the ensemble stands it says nothing about that:
+// the fault is with this session alone (a server admits only so many connections from one address, for one), and its requests
+// are refused by await.
+func (s *session) failed(l *link, cause error) {
 	s.mu.Lock()
 	current := l == s.link && s.ctx.Err() == nil
 	if current {
@@ -84,12 +86,14 @@ func (s *Session) failed(l *link, cause error) {
 	s.mu.Unlock()
 	if current {
 		s.log.Debug("connecting failed", "error", cause)
-		s.ens.breaker.record(false)
+		if s.ens.established() == nil {
+			s.ens.breaker.record(false)
+		}
 	}
 }
 
 // on takes the library's events. It is called from the library's loops, and must not block.
-func (s *Session) on(l *link, event zk.Event) {
+func (s *session) on(l *link, event zk.Event) {
 	s.mu.Lock()
 	stale := l != s.link
 	s.mu.Unlock()
@@ -124,7 +128,7 @@ func (s *Session) on(l *link, event zk.Event) {
 
 // hasSession submits the credential to a new connection, which afterwards does it by itself, and then lets requests
 // through: none may be sent without it, for the server would create znodes as somebody else.
-func (s *Session) hasSession(l *link, server string) {
+func (s *session) hasSession(l *link, server string) {
 	s.mu.Lock()
 	s.tried = false
 	s.mu.Unlock()
@@ -138,7 +142,7 @@ func (s *Session) hasSession(l *link, server string) {
 	}()
 }
 
-func (s *Session) authenticate(l *link) error {
+func (s *session) authenticate(l *link) error {
 	s.mu.Lock()
 	done := s.authed || s.target.Credential == (Credential{})
 	s.mu.Unlock()
@@ -147,15 +151,28 @@ func (s *Session) authenticate(l *link) error {
 	}
 	ctx, cancel := context.WithTimeout(s.ctx, s.opts.RequestTimeout)
 	defer cancel()
-	auth := []byte(s.target.Credential.User + ":" + s.target.Credential.Password)
-	_, err := send(ctx, s, l.conn, "auth", func(c *zk.Conn) (struct{}, error) {
-		return struct{}{}, c.AddAuth(zktypes.SchemeDigest, auth)
-	})
-	return err
+	for _, auth := range auths(s.target.Credential) {
+		_, err := send(ctx, s, l.conn, "auth", func(c *zk.Conn) (struct{}, error) {
+			return struct{}{}, c.AddAuth(zktypes.SchemeDigest, auth)
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// auths are what is submitted of a credential: the servers take a session for all that it has shown.
+func auths(c Credential) [][]byte {
+	out := [][]byte{[]byte(c.User + ":" + c.Password)}
+	if c.PreviousUser != "" {
+		out = append(out, []byte(c.PreviousUser+":"+c.PreviousPassword))
+	}
+	return out
 }
 
 // open lets requests through.
-func (s *Session) open(l *link, server string) {
+func (s *session) open(l *link, server string) {
 	s.mu.Lock()
 	if l != s.link || s.established || l.conn.State() != zk.StateHasSession {
 		s.mu.Unlock()
@@ -175,7 +192,7 @@ func (s *Session) open(l *link, server string) {
 }
 
 // lost holds requests back until there is a session again.
-func (s *Session) lost(l *link, server string) {
+func (s *session) lost(l *link, server string) {
 	s.mu.Lock()
 	if l != s.link {
 		s.mu.Unlock()
@@ -185,6 +202,7 @@ func (s *Session) lost(l *link, server string) {
 	s.tried = false
 	if was {
 		s.established = false
+		s.epoch++
 		s.downSince = time.Now()
 		s.ready = make(chan struct{})
 	}

@@ -59,7 +59,7 @@ type looked struct {
 }
 
 // look tells whether a znode exists.
-func (s *Session) look(ctx context.Context, full string) looked {
+func (s *session) look(ctx context.Context, full string) looked {
 	parent := path.Dir(full)
 	l := &s.looks
 	l.mu.Lock()
@@ -91,7 +91,7 @@ func (s *Session) look(ctx context.Context, full string) looked {
 }
 
 // lookEnded lets those go that wait, when nothing is under way any more.
-func (s *Session) lookEnded(parent string) {
+func (s *session) lookEnded(parent string) {
 	l := &s.looks
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -112,13 +112,13 @@ func (s *Session) lookEnded(parent string) {
 	}()
 }
 
-func (s *Session) lookAlone(ctx context.Context, full string) looked {
+func (s *session) lookAlone(ctx context.Context, full string) looked {
 	stat, err := do(ctx, s, "exists", func(c *zk.Conn) (*zk.Stat, error) { return exists(c, full, true) })
 	return looked{stat: stat, armed: err == nil, err: err}
 }
 
 // lookTogether looks at znodes of one parent, by a listing if that is worth its size.
-func (s *Session) lookTogether(parent string, batch []*waitingLook) {
+func (s *session) lookTogether(parent string, batch []*waitingLook) {
 	absent, err := s.absentOf(parent, batch)
 	var rest sync.WaitGroup
 	for _, w := range batch {
@@ -136,7 +136,7 @@ func (s *Session) lookTogether(parent string, batch []*waitingLook) {
 
 // absentOf returns the names of the znodes that their parent does not list. It returns none, so that they are looked at one by
 // one, when they are too few for its many children, or when it may not be listed.
-func (s *Session) absentOf(parent string, batch []*waitingLook) (map[string]bool, error) {
+func (s *session) absentOf(parent string, batch []*waitingLook) (map[string]bool, error) {
 	if len(batch) < minTogether {
 		return nil, nil
 	}
@@ -169,7 +169,7 @@ func (s *Session) absentOf(parent string, batch []*waitingLook) (map[string]bool
 
 // armLater sets the watch of a znode after a moment, unless that has been done by then. When the session is lost meanwhile the
 // resync does it.
-func (s *Session) armLater(e *entry) {
+func (s *session) armLater(e *entry) {
 	l := &s.looks
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -178,7 +178,7 @@ func (s *Session) armLater(e *entry) {
 	}
 }
 
-func (s *Session) armDue() {
+func (s *session) armDue() {
 	s.each(s.looks.due(s.armDue), resyncWorkers, func(e *entry) {
 		s.mu.Lock()
 		// Whoever reads it now arms it, and who writes it reads it after.

@@ -37,7 +37,7 @@ func NewMetrics(registry prometheus.Registerer) (*Metrics, error) {
 		}, []string{"ensemble", "op", "code"}),
 		inFlight: gauge("requests_in_flight", "Requests that wait for an answer.", "ensemble"),
 		watched:  gauge("watched_znodes", "Znodes that are kept current in memory.", "ensemble"),
-		open:     gauge("breaker_open", "1 while the circuit breaker of the ensemble refuses requests.", "ensemble"),
+		open:     gauge("breaker_open", "Circuit breakers of the ensemble that refuse requests; there is one for each TLS setting.", "ensemble"),
 		openings: counter("breaker_openings_total", "Times that the circuit breaker opened.", "ensemble"),
 		probes:   counter("breaker_probes_total", "Probes of an ensemble whose circuit breaker is open.", "ensemble"),
 		events:   counter("watch_events_total", "Watch events received, by type.", "ensemble", "type"),
@@ -99,10 +99,10 @@ func (m *Metrics) breaker(ensemble string, open bool) {
 	}
 	if open {
 		m.openings.WithLabelValues(ensemble).Inc()
-		m.open.WithLabelValues(ensemble).Set(1)
+		m.open.WithLabelValues(ensemble).Inc()
 		return
 	}
-	m.open.WithLabelValues(ensemble).Set(0)
+	m.open.WithLabelValues(ensemble).Dec()
 }
 
 func (m *Metrics) probe(ensemble string) {

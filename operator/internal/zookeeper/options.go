@@ -33,7 +33,7 @@ type Options struct {
 	// MaxInFlight is the number of requests of a session that wait for an answer at a time. Zero: 512.
 	MaxInFlight int
 	// MaxSessions is the number of sessions at a time: whoever may write an object may name an ensemble and a credential, and
-	// each pair of them is a session. Zero: 256.
+	// each pair of them is a session. The operator's own is admitted beyond. Zero: 256.
 	MaxSessions int
 	// Log takes one line an event. Nil: nothing is logged.
 	Log *slog.Logger
@@ -69,12 +69,9 @@ func (o Options) withDefaults() Options {
 }
 
 // Credential is what a session shows to the servers. The zero value shows nothing.
-type Credential struct {
-	// User and Password of the scheme digest.
-	User, Password string
-}
+type Credential = zktypes.Credential
 
-// Target is an ensemble and how to speak to it. Equal targets share a session.
+// Target is an ensemble and how to speak to it. Targets that differ in nothing but their chroot share a session.
 type Target struct {
 	// Connect names the servers, and the chroot.
 	Connect zktypes.ConnectString
@@ -82,6 +79,8 @@ type Target struct {
 	Credential Credential
 	// TLS is nil for plain TCP.
 	TLS *TLS
+	// Own tells that the target is the operator's own, which has a session however many others there are.
+	Own bool
 }
 
 // TLS are the PEM blocks of a TLS connection.
@@ -116,26 +115,33 @@ func (t *TLS) config() (*tls.Config, error) {
 	return out, nil
 }
 
-// key identifies a session. The credential is hashed, for keys are logged.
-func (t Target) key() string {
-	hash := sha256.New()
-	add := func(part []byte) { fmt.Fprintf(hash, "%d:%s,", len(part), part) }
-	add([]byte(t.Credential.User))
-	add([]byte(t.Credential.Password))
-	if t.TLS != nil {
-		add(t.TLS.CA)
-		add(t.TLS.Cert)
-		add(t.TLS.Key)
-		add([]byte(t.TLS.ServerName))
+// parts are what tells one configuration from another. There are none for plain TCP.
+func (t *TLS) parts() []string {
+	if t == nil {
+		return nil
 	}
-	return t.Connect.String() + "#" + hex.EncodeToString(hash.Sum(nil)[:8])
+	return []string{string(t.CA), string(t.Cert), string(t.Key), t.ServerName}
+}
+
+// Key identifies the session of a target. It holds no secret: the credential is hashed.
+func (t Target) Key() string {
+	c := t.Credential
+	return t.Connect.Ensemble() + "#" + hashOf(append([]string{c.User, c.Password, c.PreviousUser, c.PreviousPassword}, t.TLS.parts()...))
+}
+
+// ensembleKey identifies what sessions share a breaker: the servers, and the TLS settings, for with settings that are wrong no
+// connection stands, whoever makes it, and that says nothing about connections with others.
+func (t Target) ensembleKey() string { return t.Connect.Ensemble() + "#" + hashOf(t.TLS.parts()) }
+
+// hashOf is a short hash of a list.
+func hashOf(parts []string) string {
+	hash := sha256.New()
+	for _, part := range parts {
+		fmt.Fprintf(hash, "%d:%s,", len(part), part)
+	}
+	return hex.EncodeToString(hash.Sum(nil)[:8])
 }
 
 // Identities are what the servers take a session with this target for: the ids that its access control entries can
 // name. An x509 identity is not among them, since it depends on how the server reads certificates.
-func (t Target) Identities() []zktypes.ACL {
-	if t.Credential == (Credential{}) {
-		return nil
-	}
-	return []zktypes.ACL{{Scheme: zktypes.SchemeDigest, ID: zktypes.DigestID(t.Credential.User, t.Credential.Password)}}
-}
+func (t Target) Identities() []zktypes.ACL { return t.Credential.Identities() }

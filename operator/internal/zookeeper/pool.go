@@ -14,9 +14,10 @@ type Pool struct {
 	cancel context.CancelFunc
 	wg     sync.WaitGroup
 
-	mu        sync.Mutex
-	closed    bool
-	sessions  map[string]*Session
+	mu       sync.Mutex
+	closed   bool
+	sessions map[string]*session
+	// ensembles are by servers and TLS settings: see Target.ensembleKey.
 	ensembles map[string]*ensemble
 }
 
@@ -25,44 +26,65 @@ func New(opts Options) *Pool {
 	ctx, cancel := context.WithCancel(context.Background())
 	p := &Pool{
 		opts: opts.withDefaults(), ctx: ctx, cancel: cancel,
-		sessions: map[string]*Session{}, ensembles: map[string]*ensemble{},
+		sessions: map[string]*session{}, ensembles: map[string]*ensemble{},
 	}
 	p.wg.Go(p.sweep)
 	return p
 }
 
-// Session returns the session of a target, and starts to connect when there is none yet. It does not wait. It fails
-// for a target that cannot work (TLS that does not parse), with ErrTooManySessions, and once the pool is closed.
+// Session returns the session of a target, and starts to connect when there is none yet. Targets that differ in nothing but
+// their chroot share a connection. It does not wait. It fails for a target that cannot work (TLS that does not parse), with
+// ErrTooManySessions, and once the pool is closed.
 func (p *Pool) Session(target Target) (*Session, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.closed {
 		return nil, &UnavailableError{Ensemble: target.Connect.Ensemble(), Err: errClosed}
 	}
-	key := target.key()
-	if session, ok := p.sessions[key]; ok {
-		session.touch()
-		return session, nil
+	on, ok := p.sessions[target.Key()]
+	if ok {
+		on.touch()
+	} else {
+		var err error
+		if on, err = p.open(target); err != nil {
+			return nil, err
+		}
 	}
-	if len(p.sessions) >= p.opts.MaxSessions {
+	chroot := target.Connect.Chroot
+	if on.views[chroot] == nil {
+		on.views[chroot] = &Session{on: on, target: target}
+	}
+	return on.views[chroot], nil
+}
+
+// open makes a session. The mutex is held.
+func (p *Pool) open(target Target) (*session, error) {
+	if len(p.sessions) >= p.opts.MaxSessions && !target.Own {
 		return nil, fmt.Errorf("%w: %d", ErrTooManySessions, p.opts.MaxSessions)
 	}
 	config, err := target.TLS.config()
 	if err != nil {
 		return nil, err
 	}
-	name := target.Connect.Ensemble()
-	ens, ok := p.ensembles[name]
-	if !ok {
-		ens = newEnsemble(p.ctx, name, p.opts)
-		p.ensembles[name] = ens
-	}
-	session, err := newSession(p.ctx, key, target, config, ens, p.opts)
+	key, ens := target.Key(), p.ensembleOf(target)
+	on, err := newSession(p.ctx, key, target, config, ens, p.opts)
 	if err != nil {
-		return nil, fmt.Errorf("start a session with ZooKeeper %s: %w", name, err)
+		return nil, fmt.Errorf("start a session with ZooKeeper %s: %w", ens.name, err)
 	}
-	p.sessions[key] = session
-	return session, nil
+	p.sessions[key] = on
+	return on, nil
+}
+
+// ensembleOf returns what the sessions with the servers of a target share. The mutex is held.
+func (p *Pool) ensembleOf(target Target) *ensemble {
+	key := target.ensembleKey()
+	ens, ok := p.ensembles[key]
+	if !ok {
+		ens = newEnsemble(p.ctx, target.Connect.Ensemble(), p.opts)
+		p.ensembles[key] = ens
+		p.wg.Go(ens.prober)
+	}
+	return ens
 }
 
 // Sessions returns the number of sessions.
@@ -77,7 +99,7 @@ func (p *Pool) Close(ctx context.Context) error {
 	p.mu.Lock()
 	p.closed = true
 	all := p.sessions
-	p.sessions = map[string]*Session{}
+	p.sessions = map[string]*session{}
 	p.mu.Unlock()
 	p.cancel()
 	for _, session := range all {
@@ -113,23 +135,23 @@ func (p *Pool) sweep() {
 	}
 }
 
-func (p *Pool) takeIdle() []*Session {
+func (p *Pool) takeIdle() []*session {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	var idle []*Session
-	used := map[string]bool{}
+	var idle []*session
+	used := map[*ensemble]bool{}
 	for key, session := range p.sessions {
 		if session.idle() {
 			idle = append(idle, session)
 			delete(p.sessions, key)
 			continue
 		}
-		used[session.ens.name] = true
+		used[session.ens] = true
 	}
-	for name, ens := range p.ensembles {
-		if !used[name] {
-			ens.cancel()
-			delete(p.ensembles, name)
+	for key, ens := range p.ensembles {
+		if !used[ens] {
+			ens.end()
+			delete(p.ensembles, key)
 		}
 	}
 	return idle

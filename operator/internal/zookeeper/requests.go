@@ -53,7 +53,7 @@ type observed struct {
 }
 
 // read returns a znode.
-func (s *Session) read(ctx context.Context, full string, how reading) (observed, error) {
+func (s *session) read(ctx context.Context, full string, how reading) (observed, error) {
 	switch {
 	case how.made.plain():
 		node, assumed, err := s.readCreated(ctx, full, how)
@@ -76,7 +76,7 @@ func (s *Session) read(ctx context.Context, full string, how reading) (observed,
 // and list are of the first version is ours, and has the list that it was created with. (It could be somebody else's, who
 // deleted ours and created an equal one within this very moment; hence only assumed.) That is one request less of three for
 // each znode that is made. When it is another the node is returned as far as it was read, and assumed is false.
-func (s *Session) readCreated(ctx context.Context, full string, how reading) (node zktypes.Node, assumed bool, err error) {
+func (s *session) readCreated(ctx context.Context, full string, how reading) (node zktypes.Node, assumed bool, err error) {
 	got, err := do(ctx, s, "get", func(c *zk.Conn) (content, error) { return get(c, full, how.arm) })
 	switch {
 	case errors.Is(err, zk.ErrNoNode), errors.Is(err, zk.ErrNoAuth):
@@ -97,7 +97,7 @@ func (s *Session) readCreated(ctx context.Context, full string, how reading) (no
 }
 
 // readAny returns a znode as it is.
-func (s *Session) readAny(ctx context.Context, full string, how reading) (zktypes.Node, error) {
+func (s *session) readAny(ctx context.Context, full string, how reading) (zktypes.Node, error) {
 	if !how.likely {
 		node, settled, err := s.readHidden(ctx, full, how.arm, false)
 		if settled || err != nil {
@@ -128,20 +128,14 @@ type listing struct {
 
 // readOnce asks for data and access control list at once. The two answers belong together when they were given of
 // the same znode with the same list; otherwise it is not settled.
-func (s *Session) readOnce(ctx context.Context, full string, arm, withData bool) (node zktypes.Node, settled bool, err error) {
+func (s *session) readOnce(ctx context.Context, full string, arm, withData bool) (node zktypes.Node, settled bool, err error) {
 	type aclResult struct {
 		listing
 		err error
 	}
 	aclDone := make(chan aclResult, 1)
 	go func() {
-		out, err := do(ctx, s, "getACL", func(c *zk.Conn) (listing, error) {
-			acl, stat, err := c.GetACL(full)
-			if err != nil {
-				return listing{}, err
-			}
-			return listing{acl, *stat}, nil
-		})
+		out, err := s.list(ctx, full)
 		aclDone <- aclResult{out, err}
 	}()
 	got, err := do(ctx, s, "get", func(c *zk.Conn) (content, error) { return get(c, full, arm) })
@@ -170,8 +164,19 @@ func (s *Session) readOnce(ctx context.Context, full string, arm, withData bool)
 	return node, true, nil
 }
 
+// list reads an access control list.
+func (s *session) list(ctx context.Context, full string) (listing, error) {
+	return do(ctx, s, "getACL", func(c *zk.Conn) (listing, error) {
+		acl, stat, err := c.GetACL(full)
+		if err != nil {
+			return listing{}, err
+		}
+		return listing{acl, *stat}, nil
+	})
+}
+
 // readHidden tells whether a znode exists that was not found, or that may not be read: that takes no permission.
-func (s *Session) readHidden(ctx context.Context, full string, arm, hidden bool) (node zktypes.Node, settled bool, err error) {
+func (s *session) readHidden(ctx context.Context, full string, arm, hidden bool) (node zktypes.Node, settled bool, err error) {
 	stat, err := do(ctx, s, "exists", func(c *zk.Conn) (*zk.Stat, error) { return exists(c, full, arm) })
 	switch {
 	case err != nil:
@@ -221,7 +226,7 @@ func exists(c *zk.Conn, full string, arm bool) (*zk.Stat, error) {
 	return stat, nil
 }
 
-func (s *Session) stat(ctx context.Context, full string) (*zk.Stat, error) {
+func (s *session) stat(ctx context.Context, full string) (*zk.Stat, error) {
 	return do(ctx, s, "exists", func(c *zk.Conn) (*zk.Stat, error) { return exists(c, full, false) })
 }
 
@@ -262,10 +267,7 @@ type Content struct {
 	Value []byte
 }
 
-// Get reads a znode without watching it. It fails with ErrNoNode for one that does not exist and ErrNoAuth for one
-// that may not be read.
-func (s *Session) Get(ctx context.Context, path string) (Content, error) {
-	full := s.target.Connect.Full(path)
+func (s *session) content(ctx context.Context, full string) (Content, error) {
 	node, err := s.readAny(ctx, full, reading{withData: true, likely: true})
 	switch {
 	case err != nil:
@@ -280,113 +282,9 @@ func (s *Session) Get(ctx context.Context, path string) (Content, error) {
 	return out, nil
 }
 
-// Children returns the names of a znode's children, in no order.
-func (s *Session) Children(ctx context.Context, path string) ([]string, error) {
-	full := s.target.Connect.Full(path)
+func (s *session) children(ctx context.Context, full string) ([]string, error) {
 	return do(ctx, s, "getChildren", func(c *zk.Conn) ([]string, error) {
 		names, _, err := c.Children(full)
 		return names, err
 	})
-}
-
-// Create creates a znode and returns it as it then is. It fails with ErrNodeExists, and with ErrNoNode when the
-// parent does not exist. An UnavailableError leaves open whether it was created.
-func (s *Session) Create(ctx context.Context, key, path string, data []byte, acl []zktypes.ACL) (zktypes.Node, error) {
-	return s.write(ctx, key, path, &creation{data, acl}, func(full string) error { return s.create(ctx, full, data, acl) })
-}
-
-// CreateBelow creates a znode, and first what is missing above it, each empty and with the list parents. It tries
-// without first: most znodes have siblings.
-func (s *Session) CreateBelow(ctx context.Context, key, path string, data []byte, acl, parents []zktypes.ACL) (zktypes.Node, error) {
-	node, err := s.Create(ctx, key, path, data, acl)
-	if !errors.Is(err, ErrNoNode) {
-		return node, err
-	}
-	if err := s.EnsureParents(ctx, path, parents); err != nil {
-		return zktypes.Node{}, err
-	}
-	return s.Create(ctx, key, path, data, acl)
-}
-
-// EnsureParents creates what is missing above a znode, the chroot included, each empty and with the access control
-// list. Others may do the same at the same time.
-func (s *Session) EnsureParents(ctx context.Context, path string, acl []zktypes.ACL) error {
-	for _, parent := range zktypes.Ancestors(s.target.Connect.Full(path)) {
-		_, err := do(ctx, s, "create", func(c *zk.Conn) (string, error) {
-			// Asking first costs a read, and spares a transaction of the whole ensemble.
-			if found, _, err := c.Exists(parent); err != nil || found {
-				return "", err
-			}
-			return c.Create(parent, nil, zk.FlagPersistent, toACL(acl))
-		})
-		if err != nil && !errors.Is(err, ErrNodeExists) {
-			return fmt.Errorf("create the parent %s: %w", parent, err)
-		}
-	}
-	return nil
-}
-
-// Set replaces the data of a znode whose data has the version, and returns the znode as it then is.
-func (s *Session) Set(ctx context.Context, key, path string, data []byte, version int32) (zktypes.Node, error) {
-	return s.write(ctx, key, path, nil, func(full string) error {
-		_, err := do(ctx, s, "set", func(c *zk.Conn) (*zk.Stat, error) { return c.Set(full, data, version) })
-		return err
-	})
-}
-
-// SetACL replaces the access control list of a znode whose list has the version, and returns the znode as it then is.
-func (s *Session) SetACL(ctx context.Context, key, path string, acl []zktypes.ACL, aversion int32) (zktypes.Node, error) {
-	return s.write(ctx, key, path, nil, func(full string) error {
-		_, err := do(ctx, s, "setACL", func(c *zk.Conn) (*zk.Stat, error) { return c.SetACL(full, toACL(acl), aversion) })
-		return err
-	})
-}
-
-// Delete deletes a znode whose data has the version and that has no children.
-func (s *Session) Delete(ctx context.Context, key, path string, version int32) error {
-	_, err := s.write(ctx, key, path, nil, func(full string) error {
-		_, err := do(ctx, s, "delete", func(c *zk.Conn) (struct{}, error) { return struct{}{}, c.Delete(full, version) })
-		return err
-	})
-	return err
-}
-
-// write makes one change and, when the znode is watched, reads it before anybody else is told: the writer need not
-// be, and the event that its own write causes costs no second read. Made is what a create makes, else nil. Whatever the write came to (a conflict as well
-// as an answer that was lost), what was known of the znode is outdated.
-func (s *Session) write(ctx context.Context, key, path string, made *creation, call func(full string) error) (zktypes.Node, error) {
-	full := s.target.Connect.Full(path)
-	s.mu.Lock()
-	e := s.watches.entries[full]
-	if e != nil {
-		e.writers++
-	}
-	s.mu.Unlock()
-	err := call(full)
-	if e == nil {
-		return zktypes.Node{}, err
-	}
-	s.mu.Lock()
-	e.outdate()
-	s.mu.Unlock()
-	var node zktypes.Node
-	var unavailable *UnavailableError
-	if !errors.As(err, &unavailable) {
-		var readErr error
-		if err != nil {
-			made = nil
-		}
-		if node, readErr = s.current(ctx, e, key, made); err == nil {
-			err = readErr
-		}
-	}
-	s.mu.Lock()
-	e.writers--
-	// An event that came while we were writing left the read to us.
-	late := e.writers == 0 && !e.known && e.reading == nil
-	s.mu.Unlock()
-	if late {
-		go s.refresh(e)
-	}
-	return node, err
 }

@@ -9,16 +9,21 @@ import (
 	"github.com/go-zookeeper/zk"
 )
 
-// await returns the connection once requests can be sent.
-func (s *Session) await(ctx context.Context) (*zk.Conn, error) {
+// await returns the connection once requests can be sent. It does not wait when the session has failed to connect so often that
+// it would have opened the breaker were it the only one.
+func (s *session) await(ctx context.Context) (*zk.Conn, error) {
 	opened := s.ens.openedChan()
 	for {
 		s.mu.Lock()
 		l, ready, established := s.link, s.ready, s.established
+		failing := s.attempts >= int(s.opts.BreakerFailures)
 		s.lastUsed = time.Now()
 		s.mu.Unlock()
 		if established {
 			return l.conn, nil
+		}
+		if failing {
+			return nil, &UnavailableError{Ensemble: s.ens.name, Err: errFailing}
 		}
 		select {
 		case <-ready:
@@ -33,7 +38,7 @@ func (s *Session) await(ctx context.Context) (*zk.Conn, error) {
 }
 
 // ended tells the end of our own deadline from the end of the caller's context.
-func (s *Session) ended(ctx context.Context, own error) error {
+func (s *session) ended(ctx context.Context, own error) error {
 	if errors.Is(ctx.Err(), context.Canceled) {
 		return ctx.Err()
 	}
@@ -41,13 +46,21 @@ func (s *Session) ended(ctx context.Context, own error) error {
 }
 
 // do makes one request: refused at once while the breaker is open, within the deadline otherwise.
-func do[T any](ctx context.Context, s *Session, op string, call func(*zk.Conn) (T, error)) (T, error) {
+func do[T any](ctx context.Context, s *session, op string, call func(*zk.Conn) (T, error)) (T, error) {
+	return doIf(ctx, s, nil, op, call)
+}
+
+// doIf makes a request unless, once it can be sent, still does not return nil.
+func doIf[T any](ctx context.Context, s *session, still func() error, op string, call func(*zk.Conn) (T, error)) (T, error) {
 	var none T
 	if !s.ens.breaker.closed() {
 		return none, &UnavailableError{Ensemble: s.ens.name, Open: true, Err: errBreakerOpen}
 	}
 	ctx, cancel := context.WithTimeout(ctx, s.opts.RequestTimeout)
 	defer cancel()
+	if ctx.Err() != nil {
+		return none, s.ended(ctx, errDeadline) // and not sent: nobody waits for it
+	}
 	select {
 	case s.slots <- struct{}{}:
 		defer func() { <-s.slots }()
@@ -57,6 +70,11 @@ func do[T any](ctx context.Context, s *Session, op string, call func(*zk.Conn) (
 	conn, err := s.await(ctx)
 	if err != nil {
 		return none, err
+	}
+	if still != nil {
+		if err := still(); err != nil {
+			return none, fmt.Errorf("%s: %w", op, err)
+		}
 	}
 	out, err := send(ctx, s, conn, op, call)
 	var unavailable *UnavailableError
@@ -71,7 +89,7 @@ func do[T any](ctx context.Context, s *Session, op string, call func(*zk.Conn) (
 
 // send makes one request on a connection. The library's calls know no deadline, so the call is left behind when
 // ctx ends: it returns when the library gives up on it, which the hostProvider sees to.
-func send[T any](ctx context.Context, s *Session, conn *zk.Conn, op string, call func(*zk.Conn) (T, error)) (T, error) {
+func send[T any](ctx context.Context, s *session, conn *zk.Conn, op string, call func(*zk.Conn) (T, error)) (T, error) {
 	type result struct {
 		value T
 		err   error
@@ -102,7 +120,7 @@ func send[T any](ctx context.Context, s *Session, conn *zk.Conn, op string, call
 }
 
 // ping is the probe: a read of the root, past the breaker.
-func (s *Session) ping(ctx context.Context) error {
+func (s *session) ping(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, min(s.opts.DialTimeout, s.opts.RequestTimeout))
 	defer cancel()
 	s.mu.Lock()

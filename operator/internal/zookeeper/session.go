@@ -8,11 +8,13 @@ import (
 	"time"
 )
 
-// Session is a session with one ensemble under one credential. It reconnects by itself, within the server's session
-// while that lives and with a new one after. It is safe for concurrent use; Pool.Session makes one.
-type Session struct {
+// session is a session with one ensemble under one credential. It reconnects by itself, within the server's session
+// while that lives and with a new one after. It knows no chroot: its paths are full ones. It is safe for concurrent use.
+type session struct {
 	key    string
 	target Target
+	// views are the Sessions on it, by their chroot. The pool's mutex guards them.
+	views  map[string]*Session
 	tls    *tls.Config
 	ens    *ensemble
 	opts   Options
@@ -30,6 +32,8 @@ type Session struct {
 	// ready is closed while requests can be sent.
 	ready       chan struct{}
 	established bool
+	// epoch counts the connections that were lost: what was seen before one of them is compared before it is relied on.
+	epoch uint64
 	// tried tells that conn reached a server without getting a session yet.
 	tried bool
 	// downSince is when the session was last lost, or first sought.
@@ -45,10 +49,11 @@ type Session struct {
 	creations creations
 }
 
-func newSession(ctx context.Context, key string, target Target, config *tls.Config, ens *ensemble, opts Options) (*Session, error) {
+func newSession(ctx context.Context, key string, target Target, config *tls.Config, ens *ensemble, opts Options) (*session, error) {
 	ctx, cancel := context.WithCancel(ctx)
-	s := &Session{
-		key: key, target: target, tls: config, ens: ens, opts: opts, ctx: ctx, cancel: cancel,
+	target.Connect.Chroot = ""
+	s := &session{
+		key: key, target: target, views: map[string]*Session{}, tls: config, ens: ens, opts: opts, ctx: ctx, cancel: cancel,
 		log:       opts.Log.With("ensemble", ens.name, "user", target.Credential.User),
 		slots:     make(chan struct{}, opts.MaxInFlight),
 		ready:     make(chan struct{}),
@@ -64,14 +69,8 @@ func newSession(ctx context.Context, key string, target Target, config *tls.Conf
 	return s, nil
 }
 
-// Target returns what the session was made for.
-func (s *Session) Target() Target { return s.target }
-
-// Key identifies the session; it holds no secret.
-func (s *Session) Key() string { return s.key }
-
 // Established tells whether requests can be sent now.
-func (s *Session) Established() bool {
+func (s *session) Established() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.established
@@ -81,7 +80,7 @@ func (s *Session) Established() bool {
 // was wiped, a restore) refuses a client that has seen newer transactions by closing the connection, each time and
 // for ever; and a credential that cannot be resubmitted wedges the library's loop. A new connection has seen
 // nothing and knows nothing, so it gets through.
-func (s *Session) guard() {
+func (s *session) guard() {
 	limit := max(2*s.opts.SessionTimeout, 4*s.opts.DialTimeout)
 	ticker := time.NewTicker(limit / 8)
 	defer ticker.Stop()
@@ -112,20 +111,20 @@ func (s *Session) guard() {
 	}
 }
 
-func (s *Session) touch() {
+func (s *session) touch() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.lastUsed = time.Now()
 }
 
-func (s *Session) idle() bool {
+func (s *session) idle() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return len(s.watches.entries) == 0 && time.Since(s.lastUsed) > s.opts.IdleTimeout
 }
 
 // close ends the session with the server.
-func (s *Session) close() {
+func (s *session) close() {
 	s.ens.leave(s)
 	s.cancel()
 	s.mu.Lock()

@@ -2,9 +2,7 @@ package zookeeper
 
 import (
 	"context"
-	"maps"
 	"slices"
-	"sync"
 	"time"
 
 	"github.com/go-zookeeper/zk"
@@ -12,13 +10,8 @@ import (
 	"github.com/holdfast-io/holdfast/operator/internal/zookeeper/zktypes"
 )
 
-// auditWorkers and resyncWorkers are how many znodes are compared with the server at a time: an audit is in no
-// hurry, and after a reconnect everybody waits.
-const (
-	auditWorkers  = 8
-	resyncWorkers = 128
-	retryRefresh  = 500 * time.Millisecond
-)
+// retryRefresh is the time to the next read of a znode that an event spoke of, when one failed.
+const retryRefresh = 500 * time.Millisecond
 
 // Subscription is one party's interest in a znode.
 type Subscription struct {
@@ -43,9 +36,11 @@ type watches struct {
 type entry struct {
 	path string
 	subs []Subscription
-	// node is the last observation; seen tells that there was one, known that no change was heard of since.
+	// node is the last observation; seen tells that there was one, known that no change was heard of since, and epoch on which
+	// connection: nothing can be heard of while there is none.
 	node        zktypes.Node
 	seen, known bool
+	epoch       uint64
 	// armed tells that a watch is set at the server, which the next change fires. What is known and not armed is about to be:
 	// see looks.
 	armed bool
@@ -106,11 +101,7 @@ func (e *entry) withData() bool {
 	return slices.ContainsFunc(e.subs, func(sub Subscription) bool { return sub.WithData })
 }
 
-// Observe returns what is known of a znode, and from then on keeps it current for the subscriber: the first call
-// reads it and sets a watch (a moment later when many look at once and it is not there), later ones answer from memory. While the ensemble is away it fails with
-// UnavailableError, and the subscriber is notified when that ends.
-func (s *Session) Observe(ctx context.Context, path string, sub Subscription) (zktypes.Node, error) {
-	full := s.target.Connect.Full(path)
+func (s *session) observe(ctx context.Context, full string, sub Subscription) (zktypes.Node, error) {
 	s.mu.Lock()
 	e, ok := s.watches.entries[full]
 	if !ok {
@@ -132,15 +123,13 @@ func (s *Session) Observe(ctx context.Context, path string, sub Subscription) (z
 	return s.current(ctx, e, sub.Key, nil)
 }
 
-// Forget ends a party's subscription to a znode.
-func (s *Session) Forget(path, key string) {
+func (s *session) forgetOne(full, key string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.forget(s.target.Connect.Full(path), key)
+	s.forget(full, key)
 }
 
-// ForgetAll ends all subscriptions of a party.
-func (s *Session) ForgetAll(key string) {
+func (s *session) forgetAll(key string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, full := range slices.Clone(s.watches.byKey[key]) {
@@ -149,7 +138,7 @@ func (s *Session) ForgetAll(key string) {
 }
 
 // forget leaves the watch at the server, since the library cannot take one back: it fires once more, unheard.
-func (s *Session) forget(full, key string) {
+func (s *session) forget(full, key string) {
 	paths := slices.DeleteFunc(s.watches.byKey[key], func(path string) bool { return path == full })
 	if s.watches.byKey[key] = paths; len(paths) == 0 {
 		delete(s.watches.byKey, key)
@@ -168,10 +157,10 @@ func (s *Session) forget(full, key string) {
 // current returns the znode from memory, or reads it until an answer stands that no event has overtaken. Of several
 // callers one reads and the others wait. Whoever subscribes beside key is told of a difference. Made is what key has just
 // created the znode as, or nil.
-func (s *Session) current(ctx context.Context, e *entry, key string, made *creation) (zktypes.Node, error) {
+func (s *session) current(ctx context.Context, e *entry, key string, made *creation) (zktypes.Node, error) {
 	for {
 		s.mu.Lock()
-		if e.known {
+		if e.known && e.epoch == s.epoch {
 			node := e.node
 			s.mu.Unlock()
 			return node, nil
@@ -186,7 +175,15 @@ func (s *Session) current(ctx context.Context, e *entry, key string, made *creat
 			}
 		}
 		e.reading = make(chan struct{})
-		seq, how := e.seq, reading{arm: !e.armed, first: !e.seen, withData: e.withData(), likely: e.node.Exists, made: made}
+		if e.known {
+			seen := sightOf(e, s.epoch)
+			s.mu.Unlock()
+			if err := s.confirm(ctx, e, seen); err != nil {
+				return zktypes.Node{}, err
+			}
+			continue
+		}
+		seq, epoch, how := e.seq, s.epoch, reading{arm: !e.armed, first: !e.seen, withData: e.withData(), likely: e.node.Exists, made: made}
 		s.mu.Unlock()
 
 		got, err := s.read(ctx, e.path, how)
@@ -204,7 +201,7 @@ func (s *Session) current(ctx context.Context, e *entry, key string, made *creat
 			continue
 		}
 		changed := e.seen && !e.node.Same(got.node)
-		e.node, e.seen, e.known, e.armed, e.assumed = got.node, true, true, !got.unarmed, got.assumed
+		e.node, e.seen, e.known, e.epoch, e.armed, e.assumed = got.node, true, true, epoch, !got.unarmed, got.assumed
 		var tell []func()
 		if changed {
 			tell = e.notifications(key)
@@ -222,7 +219,7 @@ func (s *Session) current(ctx context.Context, e *entry, key string, made *creat
 
 // watched takes an event of a watch. It is called from the library's receive loop, so that everything that was
 // answered before the event has been seen before it, and must not block.
-func (s *Session) watched(event zk.Event) {
+func (s *session) watched(event zk.Event) {
 	s.mu.Lock()
 	e, ok := s.watches.entries[event.Path]
 	if !ok {
@@ -241,7 +238,7 @@ func (s *Session) watched(event zk.Event) {
 
 // refresh reads a znode after an event, and tells the subscribers of a difference. When the read fails and the
 // session lives it is made again; when the session is lost, the resync makes it.
-func (s *Session) refresh(e *entry) {
+func (s *session) refresh(e *entry) {
 	ctx, cancel := context.WithTimeout(s.ctx, 2*s.opts.RequestTimeout)
 	defer cancel()
 	if _, err := s.current(ctx, e, "", nil); err == nil || s.ctx.Err() != nil || !s.Established() {
@@ -258,7 +255,7 @@ func (s *Session) refresh(e *entry) {
 }
 
 // notifyAll tells every subscriber once.
-func (s *Session) notifyAll() {
+func (s *session) notifyAll() {
 	s.mu.Lock()
 	byKey := map[string]func(){}
 	for _, e := range s.watches.entries {
@@ -272,92 +269,4 @@ func (s *Session) notifyAll() {
 	for _, notify := range byKey {
 		notify()
 	}
-}
-
-// resync follows every reconnect. With a new session every watch is gone, and everything is read; within the old
-// one the library has set the watches again, but what changed in the gap is not taken on trust (it compares with
-// the last transaction that any answer mentioned, which may be later than a change whose event was lost with the
-// connection), so everything is compared.
-func (s *Session) resync(fresh bool) {
-	if fresh {
-		// A new session may be with a server that lags behind the one before.
-		if _, err := do(s.ctx, s, "sync", func(c *zk.Conn) (string, error) { return c.Sync("/") }); err != nil {
-			s.log.Debug("sync failed", "error", err)
-		}
-	}
-	s.audit(resyncWorkers)
-}
-
-// audit compares everything that is watched with the server, and reads what differs.
-func (s *Session) audit(workers int) {
-	s.mu.Lock()
-	all := slices.Collect(maps.Values(s.watches.entries))
-	s.mu.Unlock()
-	s.each(all, workers, s.compare)
-}
-
-// each does something with each of a list, some at a time, for as long as the session is established.
-func (s *Session) each(all []*entry, workers int, f func(*entry)) {
-	work := make(chan *entry)
-	var wg sync.WaitGroup
-	for range min(workers, len(all)) {
-		wg.Go(func() {
-			for e := range work {
-				f(e)
-			}
-		})
-	}
-	for _, e := range all {
-		if !s.Established() || s.ctx.Err() != nil {
-			break
-		}
-		work <- e
-	}
-	close(work)
-	wg.Wait()
-}
-
-// compare asks for the counters of a znode, which takes no permission, and reads it when they differ from what is
-// known. It is how changes of access control lists are noticed, on which no watch fires.
-func (s *Session) compare(e *entry) {
-	s.mu.Lock()
-	known, node, seq := e.known, e.node, e.seq
-	if e.assumed || !e.armed {
-		known = false
-		e.outdate()
-	}
-	s.mu.Unlock()
-	if known {
-		stat, err := s.stat(s.ctx, e.path)
-		if err != nil {
-			return
-		}
-		same := node.Exists == (stat != nil)
-		if same && stat != nil {
-			same = stat.Czxid == node.Czxid && stat.Mzxid == node.Mzxid && stat.Aversion == node.Aversion
-		}
-		if same {
-			return
-		}
-		s.mu.Lock()
-		if e.seq == seq {
-			e.outdate()
-		}
-		s.mu.Unlock()
-	}
-	s.refresh(e)
-}
-
-type optionalTicker struct {
-	c    <-chan time.Time
-	stop func()
-}
-
-// newOptionalTicker makes a ticker that never fires when the interval is not positive.
-func newOptionalTicker(interval time.Duration) optionalTicker {
-	if interval <= 0 {
-		return optionalTicker{stop: func() {}}
-	}
-	ticker := time.NewTicker(interval)
-	return optionalTicker{c: ticker.C, stop: ticker.Stop}
 }

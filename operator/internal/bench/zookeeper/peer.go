@@ -41,7 +41,7 @@ func (s *stand) writeOne(ctx context.Context, obj *v1alpha1.ZooKeeperConfig) err
 	before := obj.DeepCopy()
 	controllerutil.AddFinalizer(obj, v1alpha1.FinalizerZnode)
 	want := znode.Want{Sum: zktypes.SumOf(payload), Size: len(payload)}
-	claim := znode.NewClaim(s.target.Connect.String(), obj.Spec.Path, want, nil).String()
+	claim := znode.NewClaim(string(obj.UID), s.target.Connect.String(), obj.Spec.Path, want, nil).String()
 	obj.Annotations = map[string]string{v1alpha1.AnnotationZnodeClaim: claim}
 	locked := client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})
 	if err := s.client.Patch(ctx, obj, locked, client.FieldOwner(reconcile.FieldManager)); err != nil {

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
@@ -14,6 +13,7 @@ import (
 	"github.com/holdfast-io/holdfast/operator/internal/plan/znode"
 	"github.com/holdfast-io/holdfast/operator/internal/reconcile"
 	"github.com/holdfast-io/holdfast/operator/internal/zookeeper"
+	"github.com/holdfast-io/holdfast/operator/internal/zookeeper/zktypes"
 )
 
 type plan = reconcile.Plan[*v1alpha1.ZooKeeperConfig]
@@ -25,8 +25,10 @@ type status struct {
 	reason  string
 	message string
 	drift   string
-	// record is the znode that the object has; nil leaves the one on record.
+	// record is the znode that the object has; nil leaves the one on record. wrote tells that something was done for it: the
+	// versions alone can differ because somebody wrote what was there already.
 	record *v1alpha1.ZnodeRecord
+	wrote  bool
 	// drop removes the record: the znode is not the object's.
 	drop bool
 	// superseded replaces the list when moved is set.
@@ -37,28 +39,36 @@ type status struct {
 // decide plans one pass: at most one change, and the status as it is before that change.
 func (c *controller) decide(obj *v1alpha1.ZooKeeperConfig, o Observation, now time.Time) plan {
 	if o.problem != nil {
-		return c.decideProblem(o, now)
+		return c.decideProblem(obj, o, now)
 	}
 	if o.denied && o.node.Exists && o.record == nil {
 		return c.decideDenied(obj, now)
+	}
+	switch {
+	case o.stray != nil:
+		return c.decideStray(obj, o, now)
+	case o.void && !obj.Spec.Paused:
+		out := c.conclude(now, pending("a claim is taken back that came to nothing"), nil)
+		out.Effect = c.takeBack(obj)
+		return out
 	}
 	d := znode.Decide(o.want, o.node, o.record, o.claimed)
 	switch d.Verb {
 	case znode.Create, znode.SetACL, znode.SetData:
 		return c.decideChange(obj, o, d, now)
 	case znode.Report:
-		return c.conclude(now, status{
+		return c.without(obj, o, now, status{
 			state: v1alpha1.ZnodeOutOfSync, synced: metav1.ConditionFalse, reason: v1alpha1.ReasonDrifted,
 			message: "somebody else changed the znode, and driftPolicy is Report", drift: d.Detail,
 		}, reconcile.Stalled(v1alpha1.ReasonDrifted, "the znode differs from what is declared (%s), and driftPolicy is Report", d.Detail))
 	case znode.Refuse:
-		return c.decideRefusal(obj, d, now)
+		return c.decideRefusal(obj, o, d, now)
 	case znode.Nothing, znode.Leave:
 	}
 	return c.decideInPlace(obj, o, d, now)
 }
 
-func (c *controller) decideProblem(o Observation, now time.Time) plan {
+func (c *controller) decideProblem(obj *v1alpha1.ZooKeeperConfig, o Observation, now time.Time) plan {
 	var about *reconcile.StalledError
 	var unknown *reconcile.UnknownError
 	out := status{state: v1alpha1.ZnodeError, synced: metav1.ConditionUnknown, message: o.problem.Error()}
@@ -68,15 +78,25 @@ func (c *controller) decideProblem(o Observation, now time.Time) plan {
 	case errors.As(o.problem, &unknown):
 		out.reason = unknown.Reason
 	}
-	return c.conclude(now, out, o.problem)
+	p := c.without(obj, o, now, out, o.problem)
+	if (o.void || o.denied) && p.Effect == nil && !obj.Spec.Paused {
+		p.Effect = c.takeBack(obj)
+	}
+	return p
 }
 
-// decideDenied voids a claim whose creation was answered with "exists": were it left, an equal znode that somebody else
-// made in that moment would be taken for ours after a restart.
+// decideDenied voids a claim whose creation was answered with "exists".
 func (c *controller) decideDenied(obj *v1alpha1.ZooKeeperConfig, now time.Time) plan {
-	key := keyOf(obj)
 	out := c.conclude(now, pending("somebody else created the znode at the same time"), nil)
-	out.Effect = &reconcile.Effect{
+	out.Effect = c.takeBack(obj)
+	return out
+}
+
+// takeBack voids a claim that came to nothing: were it left, an equal znode that somebody else made would be taken for ours
+// after a restart, or when the object is deleted.
+func (c *controller) takeBack(obj *v1alpha1.ZooKeeperConfig) *reconcile.Effect {
+	key := keyOf(obj)
+	return &reconcile.Effect{
 		What:  "take the claim to the znode back",
 		Claim: map[string]string{v1alpha1.AnnotationZnodeClaim: "void"},
 		Run: func(context.Context) error {
@@ -84,7 +104,6 @@ func (c *controller) decideDenied(obj *v1alpha1.ZooKeeperConfig, now time.Time) 
 			return nil
 		},
 	}
-	return out
 }
 
 func pending(message string) status {
@@ -99,6 +118,9 @@ var changing = map[znode.Verb]string{
 func (c *controller) decideChange(obj *v1alpha1.ZooKeeperConfig, o Observation, d znode.Decision, now time.Time) plan {
 	what := changing[d.Verb] + " " + obj.Spec.Path
 	view := pending("the operator is to " + what)
+	if first := c.without(obj, o, now, view, nil); first.Effect != nil {
+		return first
+	}
 	if obj.Spec.Paused {
 		view = status{
 			state: v1alpha1.ZnodeOutOfSync, synced: metav1.ConditionFalse, reason: v1alpha1.ReasonPaused,
@@ -106,16 +128,20 @@ func (c *controller) decideChange(obj *v1alpha1.ZooKeeperConfig, o Observation, 
 		}
 	}
 	out := c.conclude(now, view, nil)
-	claim := znode.NewChange(o.target.Connect.String(), obj.Spec.Path, o.want, o.node, recorded(obj))
+	claim := znode.NewChange(string(obj.UID), o.target.Connect.String(), obj.Spec.Path, o.want, o.node, recorded(obj))
 	if d.Verb == znode.Create {
-		claim = znode.NewClaim(o.target.Connect.String(), obj.Spec.Path, o.want, recorded(obj))
+		claim = znode.NewClaim(string(obj.UID), o.target.Connect.String(), obj.Spec.Path, o.want, recorded(obj))
 	}
+	claim.Reach = reachOf(obj)
 	effect := &reconcile.Effect{What: what, Claim: map[string]string{v1alpha1.AnnotationZnodeClaim: claim.String()}}
 	a := attempt{
 		key: keyOf(obj), path: obj.Spec.Path, claim: claim.String(),
 		first: obj.Annotations[v1alpha1.AnnotationZnodeClaim] != claim.String(),
 	}
-	effect.Run = func(ctx context.Context) error { return c.change(ctx, a, o, d) }
+	effect.Run = func(ctx context.Context) error {
+		c.tellUnseen(obj, o)
+		return c.change(ctx, a, o, d)
+	}
 	out.Effect = effect
 	return out
 }
@@ -189,7 +215,8 @@ func typed(err error, path string) error {
 	case errors.Is(err, zookeeper.ErrNoAuth):
 		return &reconcile.StalledError{
 			Reason: v1alpha1.ReasonAccessDenied, After: accessRecheck,
-			Message: fmt.Sprintf("znode %s: ZooKeeper does not let the operator's credential do it: the access control list of the znode or of one above is in the way", path),
+			Message: fmt.Sprintf("znode %s: ZooKeeper does not let the operator's credential do it: the access control list of the znode or of one above is in the way "+
+				"(after a rotation, that of the previous credential: see %s in the documentation)", path, zktypes.KeyPreviousPassword),
 		}
 	case errors.Is(err, zookeeper.ErrInvalidACL):
 		return reconcile.Stalled(v1alpha1.ReasonInvalidSpec, "znode %s: ZooKeeper refuses the access control list: an identity in spec.acl is malformed, or the server does not know its scheme", path)
@@ -199,14 +226,30 @@ func typed(err error, path string) error {
 	return reconcile.Transient(err, v1alpha1.ReasonProgressing, "znode %s: ZooKeeper answered with an error; it is tried again", path)
 }
 
-func (c *controller) decideRefusal(obj *v1alpha1.ZooKeeperConfig, d znode.Decision, now time.Time) plan {
+func (c *controller) decideRefusal(obj *v1alpha1.ZooKeeperConfig, o Observation, d znode.Decision, now time.Time) plan {
 	reason := map[znode.Refusal]string{
 		znode.Exists: v1alpha1.ReasonAlreadyExists, znode.LockOut: v1alpha1.ReasonWouldLockOut, znode.Hidden: v1alpha1.ReasonAccessDenied,
 	}[d.Refusal]
 	message := fmt.Sprintf("znode %s: %s", obj.Spec.Path, d.Detail)
-	return c.conclude(now, status{
+	return c.without(obj, o, now, status{
 		state: v1alpha1.ZnodeError, synced: metav1.ConditionFalse, reason: reason, message: message,
 	}, reconcile.Stalled(reason, "%s", message))
+}
+
+// without makes the plan of an object that does not have the znode that it wants, or not as it wants it. What it moved away from
+// earlier goes all the same: something took its place at the time.
+func (c *controller) without(obj *v1alpha1.ZooKeeperConfig, o Observation, now time.Time, view status, unready error) plan {
+	if obj.Spec.Paused {
+		return c.conclude(now, view, unready)
+	}
+	var events []reconcile.Event
+	effect, waiting := c.seeOff(obj, o, now, false, &view, &events)
+	out := c.conclude(now, view, unready)
+	out.Effect, out.Events = effect, events
+	if wait := new(*reconcile.WaitError); errors.As(waiting, wait) {
+		out.RequeueAfter = (*wait).After
+	}
+	return out
 }
 
 // decideInPlace reports a znode that is as declared, or that is left as it is because the object wants that, and sees off
@@ -214,17 +257,22 @@ func (c *controller) decideRefusal(obj *v1alpha1.ZooKeeperConfig, d znode.Decisi
 func (c *controller) decideInPlace(obj *v1alpha1.ZooKeeperConfig, o Observation, d znode.Decision, now time.Time) plan {
 	view := status{
 		state: v1alpha1.ZnodeSynced, synced: metav1.ConditionTrue, reason: v1alpha1.ReasonReady,
-		message: "the znode is as declared", moved: true,
+		message: "the znode is as declared",
 	}
 	var events []reconcile.Event
 	if d.Ours {
 		record := recordOf(obj, o)
-		view.record = &record
-		events = syncEvents(obj, o, d, record)
+		view.record, view.wrote = &record, wrote(obj.Status.Znode, o, record)
+		if view.wrote {
+			events = syncEvents(obj, o, d, record)
+		}
 	} else {
 		view.message, view.drop = d.Detail, true
 	}
-	effect, unready := c.seeOff(obj, o, now, &view, &events)
+	effect, unready := c.seeOff(obj, o, now, true, &view, &events)
+	if d.Ours && effect == nil && !obj.Spec.Paused {
+		effect = c.renewParents(obj, o)
+	}
 	if d.Ours && effect == nil && !controllerutil.ContainsFinalizer(obj, v1alpha1.FinalizerZnode) {
 		// What is on record must be protected, also when nothing had to be changed.
 		effect = &reconcile.Effect{What: "take over the znode " + obj.Spec.Path, Run: func(context.Context) error { return nil }}
@@ -236,10 +284,16 @@ func (c *controller) decideInPlace(obj *v1alpha1.ZooKeeperConfig, o Observation,
 }
 
 // seeOff decides on the znodes that the object moved away from: the next one to delete, what there is to wait for, which
-// stay on record, and what is to be told of the others.
-func (c *controller) seeOff(obj *v1alpha1.ZooKeeperConfig, o Observation, now time.Time, view *status, events *[]reconcile.Event) (effect *reconcile.Effect, unready error) {
+// stay on record, and what is to be told of the others. Until the one that is wanted stands the last one stays as it is.
+func (c *controller) seeOff(
+	obj *v1alpha1.ZooKeeperConfig, o Observation, now time.Time, stands bool, view *status, events *[]reconcile.Event,
+) (effect *reconcile.Effect, unready error) {
 	key := keyOf(obj)
+	view.moved = true
 	for _, l := range o.leaving {
+		if l.last && !stands {
+			continue
+		}
 		parting, detail, wait := znode.Part(l.release, now)
 		switch parting {
 		case znode.Delete:
@@ -260,55 +314,10 @@ func (c *controller) seeOff(obj *v1alpha1.ZooKeeperConfig, o Observation, now ti
 		}
 		view.superseded = append(view.superseded, v1alpha1.SupersededZnode{Znode: l.record, Since: metav1.NewTime(l.since.Truncate(time.Second))})
 	}
+	if !stands {
+		view.superseded = append(view.superseded, o.kept...)
+	}
 	return effect, unready
-}
-
-// recordOf is the record of the znode that was seen.
-func recordOf(obj *v1alpha1.ZooKeeperConfig, o Observation) v1alpha1.ZnodeRecord {
-	out := v1alpha1.ZnodeRecord{
-		ConnectString: o.target.Connect.String(), Path: obj.Spec.Path, Czxid: znode.FormatZxid(o.node.Czxid),
-		Version: o.node.Version, ACLVersion: o.node.Aversion, Size: int64(o.node.Size), Hash: o.node.Sum.Short(),
-	}
-	if connection := obj.Spec.Connection; connection != nil {
-		if connection.AuthSecretRef != nil {
-			out.AuthSecretName = connection.AuthSecretRef.Name
-		}
-		if connection.TLS != nil && connection.TLS.SecretRef != nil {
-			out.TLSSecretName = connection.TLS.SecretRef.Name
-		}
-	}
-	return out
-}
-
-// syncEvents tell what was done, once: when the record that says so is written.
-func syncEvents(obj *v1alpha1.ZooKeeperConfig, o Observation, d znode.Decision, record v1alpha1.ZnodeRecord) []reconcile.Event {
-	before := obj.Status.Znode
-	tell := func(reason, format string, args ...any) []reconcile.Event {
-		return []reconcile.Event{{Type: corev1.EventTypeNormal, Reason: reason, Message: fmt.Sprintf(format, args...)}}
-	}
-	cause, detail := d.Cause, d.Detail
-	if o.change != nil {
-		cause, detail = o.change.cause, o.change.detail
-	}
-	switch {
-	case before != nil && *before == record:
-		return nil
-	case cause == znode.ByDrift:
-		return tell(v1alpha1.ReasonDriftCorrected, "somebody changed the znode %s, and it was put right: %s", record.Path, detail)
-	case before == nil && (cause == znode.ByAdoption || takes(obj)):
-		return tell(v1alpha1.ReasonAdopted, "the znode %s existed and was adopted", record.Path)
-	case before == nil || before.Path != record.Path || before.ConnectString != record.ConnectString:
-		return tell(v1alpha1.ReasonCreated, "the znode %s was created: %d bytes (sha256 %s)", record.Path, record.Size, record.Hash)
-	case before.Version != record.Version || before.ACLVersion != record.ACLVersion:
-		return tell(v1alpha1.ReasonUpdated, "the znode %s was changed: %d bytes (sha256 %s)", record.Path, record.Size, record.Hash)
-	}
-	return nil
-}
-
-// takes tells whether the object claims a znode that existed.
-func takes(obj *v1alpha1.ZooKeeperConfig) bool {
-	claim, ok := znode.ParseClaim(obj.Annotations[v1alpha1.AnnotationZnodeClaim])
-	return ok && claim.Takes != ""
 }
 
 // conclude makes a plan of a status and of what keeps the object from being ready.
@@ -326,9 +335,11 @@ func (c *controller) conclude(now time.Time, s status, unready error) plan {
 		case s.drop:
 			st.Znode = nil
 		case s.record != nil && (st.Znode == nil || *st.Znode != *s.record):
-			// The record differs from the one there exactly when something was synced.
-			record, at := *s.record, metav1.NewTime(now.Truncate(time.Second))
-			st.Znode, st.LastSyncedTime = &record, &at
+			record := *s.record
+			st.Znode = &record
+			if s.wrote {
+				st.LastSyncedTime = new(metav1.NewTime(now.Truncate(time.Second)))
+			}
 		}
 		if s.moved {
 			st.Superseded = s.superseded

@@ -3,6 +3,7 @@ package zookeeperconfig
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -27,14 +28,26 @@ type Observation struct {
 	data []byte
 	// node is what was seen of it.
 	node zktypes.Node
-	// record is what is on record of it, if that is of this place.
-	record *znode.Record
+	// record is what is on record of it, if that is of this place: current tells that it is the znode in status.znode, returned
+	// that it is one that the object had moved away from, and is back at.
+	record            *znode.Record
+	current, returned bool
 	// claimed tells that a claim covers it, and denied that the claim is known to be void.
 	claimed, denied bool
+	// void tells that the claim is to a znode that another object has, or that the object has let go since.
+	void bool
 	// change is what the process did last and has not told.
 	change *change
-	// leaving are the znodes that the object no longer wants: all of them, when it is being deleted.
+	// leaving are the znodes that the object no longer wants: all of them, when it is being deleted. kept are those that it
+	// moved away from and that are where it wants one again: they are not to go, whether they can be had or not.
 	leaving []leaving
+	kept    []v1alpha1.SupersededZnode
+	// stray is a znode that was made for the object where it wanted one before, and that no status tells of.
+	stray *v1alpha1.ZnodeRecord
+	// until bounds what the deletion of the object waits for in this pass. Zero: it is not being deleted.
+	until time.Time
+	// unseen says of a place where there may be such a znode why that cannot be seen. Empty: there is no such place.
+	unseen string
 }
 
 // leaving is a znode on its way out.
@@ -43,6 +56,8 @@ type leaving struct {
 	record  v1alpha1.ZnodeRecord
 	session Session
 	since   time.Time
+	// last tells that the object has no other: it goes only once the one that is wanted stands.
+	last bool
 }
 
 // place names a znode of an ensemble.
@@ -52,6 +67,8 @@ func (l leaving) place() string { return l.record.ConnectString + " " + l.record
 type gatherer struct {
 	*controller
 	resolver
+	// asking bounds requests to ZooKeeper.
+	asking  context.Context
 	key     string
 	watched watched
 	out     Observation
@@ -59,8 +76,18 @@ type gatherer struct {
 
 func (c *controller) gather(ctx context.Context, reader client.Reader, obj *v1alpha1.ZooKeeperConfig) (Observation, error) {
 	g := &gatherer{
-		controller: c, key: keyOf(obj),
+		controller: c, asking: ctx, key: keyOf(obj),
 		resolver: resolver{ctx: ctx, reader: reader, obj: obj, settings: c.settings},
+	}
+	c.memory.begin(g.key, obj.UID)
+	if deleted := obj.DeletionTimestamp; deleted != nil {
+		var cancel context.CancelFunc
+		g.out.until = c.until(g.key, deleted.Time)
+		g.asking, cancel = c.before(ctx, g.out.until)
+		defer cancel()
+	}
+	if text := obj.Annotations[v1alpha1.AnnotationZnodeClaim]; text != "" {
+		c.memory.with(g.key, func(r *remembered) { g.out.denied = r.denied == text })
 	}
 	if err := g.wanted(); err != nil {
 		if !stalled(err) && !unclear(err) {
@@ -140,6 +167,10 @@ func (g *gatherer) uncontested() error {
 	if winner.Namespace == me.Namespace && winner.Name == me.Name {
 		return nil
 	}
+	// One that is only claimed as well may yet turn out to be ours.
+	g.out.void = claims(g.obj, g.out.target.Connect, full) && slices.ContainsFunc(candidates, func(other v1alpha1.ZooKeeperConfig) bool {
+		return other.Namespace == winner.Namespace && other.Name == winner.Name && records(&other, g.out.target.Connect, full)
+	})
 	return reconcile.Stalled(v1alpha1.ReasonPathConflict, "ZooKeeperConfig %s/%s has the znode %s of ZooKeeper %s",
 		winner.Namespace, winner.Name, full, g.out.target.Connect.Ensemble())
 }
@@ -185,20 +216,32 @@ func (r resolver) connect() (zktypes.ConnectString, error) {
 
 // holds tells whether a znode is on an object's record, or claimed by it.
 func holds(obj *v1alpha1.ZooKeeperConfig, connect zktypes.ConnectString, full string) bool {
-	at := func(text, path string) bool {
-		recorded, err := zktypes.ParseConnectString(text)
-		return err == nil && recorded.SharesServer(connect) && recorded.Full(path) == full
-	}
-	if r := obj.Status.Znode; r != nil && at(r.ConnectString, r.Path) {
+	return records(obj, connect, full) || claims(obj, connect, full)
+}
+
+func records(obj *v1alpha1.ZooKeeperConfig, connect zktypes.ConnectString, full string) bool {
+	if r := obj.Status.Znode; r != nil && isAt(r.ConnectString, r.Path, connect, full) {
 		return true
 	}
-	for _, s := range obj.Status.Superseded {
-		if at(s.Znode.ConnectString, s.Znode.Path) {
-			return true
-		}
-	}
-	claim, ok := znode.ParseClaim(obj.Annotations[v1alpha1.AnnotationZnodeClaim])
-	return ok && claim.After == "" && obj.Status.Znode == nil && at(claim.Connect, claim.Path)
+	return slices.ContainsFunc(obj.Status.Superseded, func(s v1alpha1.SupersededZnode) bool {
+		return isAt(s.Znode.ConnectString, s.Znode.Path, connect, full)
+	})
+}
+
+func claims(obj *v1alpha1.ZooKeeperConfig, connect zktypes.ConnectString, full string) bool {
+	claim, ok := claimOf(obj)
+	return ok && claim.After == "" && obj.Status.Znode == nil && isAt(claim.Connect, claim.Path, connect, full)
+}
+
+// isAt tells whether a path below a connect string is a znode of an ensemble.
+func isAt(text, path string, connect zktypes.ConnectString, full string) bool {
+	recorded, err := zktypes.ParseConnectString(text)
+	return err == nil && recorded.SharesServer(connect) && recorded.Full(path) == full
+}
+
+// claimOf is what an object says that was about to be done for it.
+func claimOf(obj *v1alpha1.ZooKeeperConfig) (znode.Claim, bool) {
+	return znode.ParseClaim(obj.Annotations[v1alpha1.AnnotationZnodeClaim], string(obj.UID))
 }
 
 // suffixes are the paths that, below some chroot, may be a full path: "/a/b" and "/b" for "/a/b".
@@ -214,14 +257,20 @@ func suffixes(full string) []string {
 
 // look observes a znode, and turns ZooKeeper's absence into an UnknownError.
 func (g *gatherer) look(target zookeeper.Target, path string) (Session, zktypes.Node, error) {
+	namespace, most := g.obj.Namespace, g.controller.settings.NamespaceSessions
+	if !target.Own && !g.memory.mayUse(namespace, target.Key(), most) {
+		return nil, zktypes.Node{}, reconcile.Unknown(retrySessions, v1alpha1.ReasonEnsembleUnavailable,
+			"the objects of namespace %s have as many connections to ZooKeeper as they may have, %d (zookeeper.maxSessionsPerNamespace of the "+
+				"operator's configuration): each ensemble and credential is one", namespace, most)
+	}
 	session, err := g.Sessions(target)
 	if err != nil {
 		return nil, zktypes.Node{}, g.unavailable(err)
 	}
-	if !g.watched.has(session, path) {
-		g.watched = append(g.watched, watchedZnode{session, path})
+	if full := target.Connect.Full(path); !g.watched.has(session, full) {
+		g.watched = append(g.watched, watchedZnode{session, path, full})
 	}
-	node, err := session.Observe(g.ctx, path, g.subscription(g.obj))
+	node, err := session.Observe(g.asking, path, g.subscription(g.obj))
 	if err != nil {
 		return session, zktypes.Node{}, g.unavailable(err)
 	}
@@ -269,18 +318,56 @@ func unknown(away *zookeeper.UnavailableError) error {
 func (g *gatherer) assign() {
 	connect, path := g.out.target.Connect.String(), g.obj.Spec.Path
 	if r := g.obj.Status.Znode; r != nil && g.here(r) {
-		g.out.record = &znode.Record{Czxid: znode.ParseZxid(r.Czxid), Version: r.Version, Aversion: r.ACLVersion}
+		g.out.record, g.out.current = planRecord(r), true
+	} else if r := g.supersededHere(); r != nil {
+		g.out.record, g.out.returned = planRecord(r), true
 	}
-	text := g.obj.Annotations[v1alpha1.AnnotationZnodeClaim]
-	claim, ok := znode.ParseClaim(text)
+	claim, ok := claimOf(g.obj)
 	if !ok {
 		return
 	}
 	if g.out.record != nil {
 		*g.out.record = claim.Moved(g.out.node, *g.out.record)
 	}
-	g.memory.with(g.key, func(r *remembered) { g.out.denied = r.denied == text })
 	g.out.claimed = !g.out.denied && claim.Covers(connect, path, g.out.node, g.recordForClaim())
+	if g.out.claimed && g.out.returned {
+		// What was done to it since it is ours again is not somebody else's doing.
+		g.out.record = nil
+	}
+}
+
+// planRecord is a record in the form that decisions are made by.
+func planRecord(r *v1alpha1.ZnodeRecord) *znode.Record {
+	return &znode.Record{Czxid: znode.ParseZxid(r.Czxid), Version: r.Version, Aversion: r.ACLVersion}
+}
+
+// supersededHere is the record of the znode that was seen, when the object moved away from it and now wants it again before it was
+// deleted; else nil.
+func (g *gatherer) supersededHere() *v1alpha1.ZnodeRecord {
+	for i := range g.obj.Status.Superseded {
+		if r := &g.obj.Status.Superseded[i].Znode; g.isSeen(r) {
+			return r
+		}
+	}
+	return nil
+}
+
+// isSeen tells whether a record is of the very znode that was seen where the object wants one.
+func (g *gatherer) isSeen(r *v1alpha1.ZnodeRecord) bool {
+	return g.out.node.Exists && znode.FormatZxid(g.out.node.Czxid) == r.Czxid && g.here(r)
+}
+
+// stays tells whether a znode that the object moved away from is not to go, since the object wants it again. As long as the place
+// was not seen every znode that may be there stays.
+func (g *gatherer) stays(r *v1alpha1.ZnodeRecord) bool {
+	if !g.stuck() {
+		return g.isSeen(r)
+	}
+	if len(g.out.target.Connect.Hosts) == 0 {
+		return true // it is not known where the object wants one
+	}
+	recorded, err := zktypes.ParseConnectString(r.ConnectString)
+	return err == nil && recorded.Full(r.Path) == g.out.target.Connect.Full(g.obj.Spec.Path)
 }
 
 // recordForClaim is the record that a claim is compared with: the one there is, wherever it is.

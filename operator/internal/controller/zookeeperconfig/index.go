@@ -14,7 +14,6 @@ import (
 	ctrlreconcile "sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	v1alpha1 "github.com/holdfast-io/holdfast/operator/api/v1alpha1"
-	"github.com/holdfast-io/holdfast/operator/internal/plan/znode"
 )
 
 // The indexes of the cache over ZooKeeperConfigs.
@@ -81,7 +80,7 @@ func pathsOf(obj *v1alpha1.ZooKeeperConfig) []string {
 	for _, superseded := range obj.Status.Superseded {
 		out = append(out, superseded.Znode.Path)
 	}
-	if claim, ok := znode.ParseClaim(obj.Annotations[v1alpha1.AnnotationZnodeClaim]); ok {
+	if claim, ok := claimOf(obj); ok {
 		out = append(out, claim.Path)
 	}
 	return out
@@ -155,7 +154,7 @@ func wakeRivals(reader client.Reader, memory *memory) handler.EventHandler {
 			}
 		},
 		DeleteFunc: func(ctx context.Context, e event.DeleteEvent, q queue) {
-			memory.forget(keyOf(e.Object))
+			memory.forget(keyOf(e.Object), e.Object.GetUID())
 			if obj, ok := e.Object.(*v1alpha1.ZooKeeperConfig); ok {
 				wake(ctx, obj, q)
 			}

@@ -28,8 +28,9 @@ type Session interface {
 	Forget(path, key string)
 	CreateBelow(ctx context.Context, key, path string, data []byte, acl, parents []zktypes.ACL) (zktypes.Node, error)
 	Set(ctx context.Context, key, path string, data []byte, version int32) (zktypes.Node, error)
+	ReplaceParentLists(ctx context.Context, path string, from, to []zktypes.ACL) error
 	SetACL(ctx context.Context, key, path string, acl []zktypes.ACL, aversion int32) (zktypes.Node, error)
-	Delete(ctx context.Context, key, path string, version int32) error
+	DeleteCreated(ctx context.Context, key, path string, czxid int64, version int32) error
 }
 
 // Sessions hands out sessions; a *zookeeper.Pool does, by PoolSessions.
@@ -52,6 +53,9 @@ type Settings struct {
 	// DeletionDeadline is how long the deletion of an object may wait for ZooKeeper before its znode is left
 	// behind. Zero: 8 s.
 	DeletionDeadline time.Duration
+	// NamespaceSessions is the number of sessions that the objects of one namespace may use at a time, beside the operator's own:
+	// nobody shall use up all that there may be. Zero: 32.
+	NamespaceSessions int
 	// MoveDeadline is the same for a znode that an object moved away from. Zero: 10 minutes.
 	MoveDeadline time.Duration
 }
@@ -85,6 +89,9 @@ func NewKind(parts Parts, settings Settings) reconcile.Kind[*v1alpha1.ZooKeeperC
 func newController(parts Parts, settings Settings) *controller {
 	if settings.DeletionDeadline == 0 {
 		settings.DeletionDeadline = 8 * time.Second
+	}
+	if settings.NamespaceSessions == 0 {
+		settings.NamespaceSessions = 32
 	}
 	if settings.MoveDeadline == 0 {
 		settings.MoveDeadline = 10 * time.Minute

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -12,6 +13,7 @@ import (
 	"github.com/holdfast-io/holdfast/operator/internal/plan/znode"
 	"github.com/holdfast-io/holdfast/operator/internal/reconcile"
 	"github.com/holdfast-io/holdfast/operator/internal/zookeeper"
+	"github.com/holdfast-io/holdfast/operator/internal/zookeeper/zktypes"
 )
 
 // retryDelete is how long an obstacle to a deletion stands before it is tried again.
@@ -21,6 +23,10 @@ const retryDelete = 500 * time.Millisecond
 func (g *gatherer) unwanted() error {
 	deleted, current := g.obj.DeletionTimestamp, g.obj.Status.Znode
 	for _, superseded := range g.obj.Status.Superseded {
+		if deleted == nil && g.stays(&superseded.Znode) {
+			g.out.kept = append(g.out.kept, superseded)
+			continue
+		}
 		since, deadline := superseded.Since.Time, g.controller.settings.MoveDeadline
 		if deleted != nil {
 			since, deadline = deleted.Time, g.controller.settings.DeletionDeadline
@@ -30,10 +36,17 @@ func (g *gatherer) unwanted() error {
 		}
 	}
 	switch {
-	case deleted == nil && (current == nil || g.out.record != nil || g.stuck()):
+	case deleted == nil && g.stuck():
 		return nil
+	case deleted == nil && (current == nil || g.out.current):
+		return g.strayed()
 	case deleted == nil:
-		return g.leave(*current, g.Clock.Now(), g.controller.settings.MoveDeadline)
+		err := g.leave(*current, g.Clock.Now(), g.controller.settings.MoveDeadline)
+		if err == nil {
+			g.out.leaving[len(g.out.leaving)-1].last = true
+			err = g.strayed()
+		}
+		return err
 	case current != nil:
 		if err := g.leave(*current, deleted.Time, g.controller.settings.DeletionDeadline); err != nil {
 			return err
@@ -46,23 +59,19 @@ func (g *gatherer) unwanted() error {
 func (g *gatherer) stuck() bool { return g.out.problem != nil }
 
 // leaveClaimed adds the znode that was about to be created or taken over when the object was deleted, and that no status
-// tells of.
+// tells of. What another object has meanwhile is that one's, whoever made it.
 func (g *gatherer) leaveClaimed(since time.Time) error {
-	claim, ok := znode.ParseClaim(g.obj.Annotations[v1alpha1.AnnotationZnodeClaim])
+	claim, ok := claimOf(g.obj)
 	if !ok {
 		return nil
 	}
-	record := v1alpha1.ZnodeRecord{ConnectString: claim.Connect, Path: claim.Path}
-	if connection := g.obj.Spec.Connection; connection != nil && connection.AuthSecretRef != nil {
-		record.AuthSecretName = connection.AuthSecretRef.Name
+	if taken, err := g.taken(claim); taken || err != nil {
+		return err
 	}
-	if current := g.obj.Status.Znode; current != nil {
-		if claim.After != current.Czxid {
-			return nil // spent
-		}
-		record.AuthSecretName, record.TLSSecretName = current.AuthSecretName, current.TLSSecretName
+	if claim.Spent(g.recordForClaim()) {
+		return nil
 	}
-	if err := g.leave(record, since, g.controller.settings.DeletionDeadline); err != nil {
+	if err := g.leave(recordOfClaim(claim), since, g.controller.settings.DeletionDeadline); err != nil {
 		return err
 	}
 	last := &g.out.leaving[len(g.out.leaving)-1]
@@ -70,6 +79,22 @@ func (g *gatherer) leaveClaimed(since time.Time) error {
 	g.memory.with(g.key, func(r *remembered) { denied = r.denied == claim.String() })
 	last.release.Claimed = !denied && claim.Covers(claim.Connect, claim.Path, last.release.Node, g.recordForClaim())
 	return nil
+}
+
+// taken tells whether another object holds the znode of a claim.
+func (g *gatherer) taken(claim znode.Claim) (bool, error) {
+	connect, err := zktypes.ParseConnectString(claim.Connect)
+	if err != nil {
+		return true, nil // it is nowhere
+	}
+	full := connect.Full(claim.Path)
+	candidates, err := g.Candidates(g.ctx, g.reader, suffixes(full))
+	if err != nil {
+		return false, err
+	}
+	return slices.ContainsFunc(candidates, func(other v1alpha1.ZooKeeperConfig) bool {
+		return keyOf(&other) != g.key && holds(&other, connect, full)
+	}), nil
 }
 
 // leave adds one znode, as it is seen.
@@ -118,21 +143,21 @@ func (g *gatherer) seeLeaving(out *leaving, target zookeeper.Target) error {
 }
 
 // targetOfRecord is how the znode on record was reached. When a Secret that it needs is gone (a namespace that is deleted
-// loses its Secrets in no order), the last target that worked will do.
+// loses its Secrets in no order), the last target that worked will do, or the present one of the same ensemble.
 func (g *gatherer) targetOfRecord(record v1alpha1.ZnodeRecord) (zookeeper.Target, error) {
-	if record.ConnectString == g.out.target.Connect.String() {
-		return g.out.target, nil
+	present := record.ConnectString == g.out.target.Connect.String()
+	if present && recordedReach(record) == reachOf(g.obj) {
+		return g.out.target, nil // another credential may not be let to what this one made
 	}
-	overTLS, serverName := record.TLSSecretName != "", ""
-	if connection := g.obj.Spec.Connection; connection != nil && connection.TLS != nil && overTLS {
-		serverName = connection.TLS.ServerName
-	}
-	target, err := g.targetOf(record.ConnectString, record.AuthSecretName, overTLS, record.TLSSecretName, serverName)
+	target, err := g.targetOf(record.ConnectString, recordedReach(record))
 	if err == nil || !stalled(err) && !unclear(err) {
 		return target, err
 	}
 	if known := g.memory.lastTarget(g.key, record.ConnectString); known != nil {
 		return *known, nil
+	}
+	if present {
+		return g.out.target, nil
 	}
 	return zookeeper.Target{}, err
 }
@@ -140,7 +165,7 @@ func (g *gatherer) targetOfRecord(record v1alpha1.ZnodeRecord) (zookeeper.Target
 // remove deletes a znode that is on its way out. What keeps it from going is remembered for a moment, and is no error:
 // the next look decides what follows.
 func (c *controller) remove(ctx context.Context, key string, l leaving) error {
-	err := l.session.Delete(ctx, key, l.record.Path, l.release.Node.Version)
+	err := l.session.DeleteCreated(ctx, key, l.record.Path, l.release.Node.Czxid, l.release.Node.Version)
 	var away *zookeeper.UnavailableError
 	switch {
 	case err == nil, errors.Is(err, zookeeper.ErrNoNode), errors.Is(err, zookeeper.ErrBadVersion):
@@ -177,8 +202,39 @@ type ending struct {
 	detail  string
 }
 
+// A request may take longer than a deletion may: leastPatience is what a pass of a deletion has for all of its requests once the
+// deadline is near or over, and firstPatience is that of the first one that a process makes, when it comes too late: the operator was
+// away, and has no session yet.
+const (
+	leastPatience = time.Second
+	firstPatience = 5 * time.Second
+)
+
+// until is when a pass of a deletion must be over.
+func (c *controller) until(key string, deleted time.Time) time.Time {
+	now, deadline := c.Clock.Now(), deleted.Add(c.settings.DeletionDeadline)
+	patience := leastPatience
+	c.memory.with(key, func(r *remembered) {
+		if !r.parting && now.After(deadline) {
+			patience = firstPatience
+		}
+		r.parting = true
+	})
+	if least := now.Add(patience); least.After(deadline) {
+		return least
+	}
+	return deadline
+}
+
+// before returns a context that ends at an instant of the controller's clock.
+func (c *controller) before(ctx context.Context, until time.Time) (context.Context, context.CancelFunc) {
+	return context.WithTimeout(ctx, until.Sub(c.Clock.Now()))
+}
+
 // finalize deletes or leaves what the object has, and lets the object go when nothing is left to wait for.
 func (c *controller) finalize(ctx context.Context, obj *v1alpha1.ZooKeeperConfig, observed Observation) error {
+	ctx, cancel := c.before(ctx, observed.until)
+	defer cancel()
 	var endings []ending
 	for _, l := range observed.leaving {
 		end, err := c.end(ctx, obj, l)
@@ -187,7 +243,7 @@ func (c *controller) finalize(ctx context.Context, obj *v1alpha1.ZooKeeperConfig
 		}
 		endings = append(endings, end)
 	}
-	c.memory.forget(keyOf(obj))
+	c.memory.forget(keyOf(obj), obj.UID)
 	for _, end := range endings {
 		c.tell(obj, end)
 	}

@@ -21,13 +21,11 @@ import (
 	"github.com/holdfast-io/holdfast/operator/internal/zookeeper/zktypes"
 )
 
-// Keys of Secrets.
+// Keys of Secrets for TLS. Those of credentials are in package zktypes.
 const (
-	keyUsername = corev1.BasicAuthUsernameKey
-	keyPassword = corev1.BasicAuthPasswordKey
-	keyCA       = "ca.crt"
-	keyCert     = corev1.TLSCertKey
-	keyKey      = corev1.TLSPrivateKeyKey
+	keyCA   = "ca.crt"
+	keyCert = corev1.TLSCertKey
+	keyKey  = corev1.TLSPrivateKeyKey
 )
 
 // resolver reads what one object refers to. What is missing or cannot be is a *reconcile.StalledError; other errors are
@@ -53,18 +51,7 @@ func (r resolver) target() (zookeeper.Target, error) {
 	if err != nil {
 		return zookeeper.Target{}, err
 	}
-	auth, tls := "", ""
-	if connection.AuthSecretRef != nil {
-		auth = connection.AuthSecretRef.Name
-	}
-	var server string
-	if connection.TLS != nil {
-		server = connection.TLS.ServerName
-		if connection.TLS.SecretRef != nil {
-			tls = connection.TLS.SecretRef.Name
-		}
-	}
-	return r.targetOf(text, auth, connection.TLS != nil, tls, server)
+	return r.targetOf(text, reachOf(r.obj))
 }
 
 func (r resolver) connectString(connection *v1alpha1.ZooKeeperConnection) (string, error) {
@@ -76,7 +63,7 @@ func (r resolver) connectString(connection *v1alpha1.ZooKeeperConnection) (strin
 }
 
 // targetOf makes a target of its parts. An empty text is the operator's default.
-func (r resolver) targetOf(text, authSecret string, overTLS bool, tlsSecret, serverName string) (zookeeper.Target, error) {
+func (r resolver) targetOf(text string, reach znode.Reach) (zookeeper.Target, error) {
 	own, ownErr := r.ownTarget()
 	target := own
 	if text == "" && len(own.Connect.Hosts) == 0 {
@@ -91,19 +78,21 @@ func (r resolver) targetOf(text, authSecret string, overTLS bool, tlsSecret, ser
 			target, ownErr = zookeeper.Target{Connect: parsed}, nil
 		}
 	}
-	if authSecret == "" && ownErr != nil {
+	if reach.Auth == "" && ownErr != nil {
 		return zookeeper.Target{}, reconcile.Unknown(ownCredentialRecheck, v1alpha1.ReasonOperatorCredential,
 			"the operator's own ZooKeeper credential cannot be read (zookeeper.credentialFolder of its configuration): its administrator has to provide it, or spec.connection.authSecretRef names another")
 	}
-	if authSecret != "" {
+	if reach.Auth != "" {
 		var err error
-		if target.Credential, err = r.credential(authSecret, "spec.connection.authSecretRef"); err != nil {
+		target.Own = false
+		if target.Credential, err = r.credential(reach.Auth, "spec.connection.authSecretRef"); err != nil {
 			return zookeeper.Target{}, err
 		}
 	}
-	if overTLS || tlsSecret != "" {
+	if reach.TLS {
 		var err error
-		if target.TLS, err = r.tls(tlsSecret, serverName); err != nil {
+		target.Own = false
+		if target.TLS, err = r.tls(reach.TLSSecret, reach.ServerName); err != nil {
 			return zookeeper.Target{}, err
 		}
 	}
@@ -127,16 +116,14 @@ func (r resolver) credential(name, field string) (zookeeper.Credential, error) {
 	if err != nil {
 		return zookeeper.Credential{}, err
 	}
-	user, password := string(secret.Data[keyUsername]), string(secret.Data[keyPassword])
+	out, err := zktypes.ReadCredential(func(key string) string { return string(secret.Data[key]) })
 	switch {
-	case user == "" || password == "":
-		return zookeeper.Credential{}, reconcile.Stalled(v1alpha1.ReasonSourceMissing,
-			"%s: Secret %s needs the keys %s and %s, not empty", field, name, keyUsername, keyPassword)
-	case strings.Contains(user, ":"):
-		return zookeeper.Credential{}, reconcile.Stalled(v1alpha1.ReasonInvalidSpec,
-			"%s: the %s in Secret %s has a colon, which ZooKeeper's digest scheme does not allow", field, keyUsername, name)
+	case errors.Is(err, zktypes.ErrNoCredential):
+		return zookeeper.Credential{}, reconcile.Stalled(v1alpha1.ReasonSourceMissing, "%s: keys of Secret %s: %v", field, name, err)
+	case err != nil:
+		return zookeeper.Credential{}, reconcile.Stalled(v1alpha1.ReasonInvalidSpec, "%s: keys of Secret %s: %v", field, name, err)
 	}
-	return zookeeper.Credential{User: user, Password: password}, nil
+	return out, nil
 }
 
 func (r resolver) tls(name, serverName string) (*zookeeper.TLS, error) {
@@ -192,11 +179,8 @@ func (r resolver) want(target zookeeper.Target) (znode.Want, []byte, error) {
 		CreateOnly: spec.SyncPolicy == v1alpha1.SyncCreateOnly,
 		ReportOnly: spec.DriftPolicy == v1alpha1.DriftReport,
 		Adoption:   adoption(spec.Adoption),
-		Identities: target.Identities(),
-	}
-	for _, identity := range want.Identities {
-		identity.Perms = zktypes.PermAll
-		want.ParentACL = append(want.ParentACL, identity)
+		Identities: target.Identities(), Previous: target.Credential.Previous(),
+		ParentACL: zktypes.Granting(target.Identities(), zktypes.PermAll),
 	}
 	if want.ACL, err = r.acl(); err != nil {
 		return znode.Want{}, nil, err

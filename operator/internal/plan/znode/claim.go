@@ -14,6 +14,9 @@ import (
 // two things: it is the only trace of a creation or adoption whose end was not seen; and since that write is refused when
 // the object has changed meanwhile, an operator that decided on an outdated object does not get to the znode.
 type Claim struct {
+	// UID is that of the object. Annotations are copied (to another object, or from a backup), and a claim says nothing about
+	// what anybody but this very object was about to do.
+	UID string `json:"uid"`
 	// Connect is the normal form of the connect string.
 	Connect string `json:"connect"`
 	// Path below its chroot.
@@ -26,11 +29,25 @@ type Claim struct {
 	Sets string `json:"sets,omitempty"`
 	// After is the czxid on record at that time: once another is on record, the claim is spent.
 	After string `json:"after,omitempty"`
+	// Reach says how the ensemble is reached.
+	Reach Reach `json:"reach,omitzero"`
+}
+
+// Reach says with which Secrets and how an ensemble is spoken to. The zero value: with the operator's own credential, over plain
+// TCP.
+type Reach struct {
+	// Auth names the Secret of the credential. Empty: the operator's own.
+	Auth string `json:"auth,omitempty"`
+	// TLS tells that it is spoken to over TLS, TLSSecret names the Secret of that, and ServerName is what the server's
+	// certificate is verified for. Both may be empty.
+	TLS        bool   `json:"tls,omitempty"`
+	TLSSecret  string `json:"tlsSecret,omitempty"`
+	ServerName string `json:"serverName,omitempty"`
 }
 
 // NewClaim makes the claim for a creation.
-func NewClaim(connect, path string, want Want, record *Record) Claim {
-	out := Claim{Connect: connect, Path: path, Content: contentOf(want.Sum, want.ACL)}
+func NewClaim(uid, connect, path string, want Want, record *Record) Claim {
+	out := Claim{UID: uid, Connect: connect, Path: path, Content: contentOf(want.Sum, want.ACL)}
 	if record != nil {
 		out.After = FormatZxid(record.Czxid)
 	}
@@ -38,9 +55,9 @@ func NewClaim(connect, path string, want Want, record *Record) Claim {
 }
 
 // NewChange makes the claim for a change of a znode that exists. Unless that is the one on record, it is taken over.
-func NewChange(connect, path string, want Want, node zktypes.Node, record *Record) Claim {
+func NewChange(uid, connect, path string, want Want, node zktypes.Node, record *Record) Claim {
 	out := Claim{
-		Connect: connect, Path: path,
+		UID: uid, Connect: connect, Path: path,
 		Sets: fmt.Sprintf(setsFormat, dataOf(want.Sum), listOf(want.ACL), node.Version, node.Aversion),
 	}
 	if record != nil {
@@ -56,14 +73,15 @@ func NewChange(connect, path string, want Want, node zktypes.Node, record *Recor
 func (c Claim) String() string {
 	out, err := json.Marshal(c)
 	if err != nil {
-		panic(fmt.Sprintf("marshal %#v: %v", c, err)) // four strings always marshal
+		panic(fmt.Sprintf("marshal %#v: %v", c, err)) // strings always marshal
 	}
 	return string(out)
 }
 
-// ParseClaim reads a claim; ok is false for none, and for a text that is no claim, which then covers nothing.
-func ParseClaim(text string) (claim Claim, ok bool) {
-	if err := json.Unmarshal([]byte(text), &claim); err != nil || claim.Path == "" {
+// ParseClaim reads the claim of an object. ok is false for none, for a text that is no claim, and for that of another object:
+// none of them covers anything.
+func ParseClaim(text, uid string) (claim Claim, ok bool) {
+	if err := json.Unmarshal([]byte(text), &claim); err != nil || claim.Path == "" || claim.UID != uid {
 		return Claim{}, false
 	}
 	return claim, true
@@ -76,17 +94,28 @@ func ParseClaim(text string) (claim Claim, ok bool) {
 // answered, we know; if a crash or a lost answer left it open, the znode is taken for ours. It has the content that the
 // object declares, so what is at stake is only who deletes it.
 func (c Claim) Covers(connect, path string, node zktypes.Node, record *Record) bool {
-	after := ""
-	if record != nil {
-		after = FormatZxid(record.Czxid)
-	}
-	if !node.Exists || node.Ephemeral || c.Connect != connect || c.Path != path || c.After != after {
+	if !node.Exists || node.Ephemeral || c.Connect != connect || c.Path != path || c.Spent(record) {
 		return false
 	}
 	if c.Takes != "" {
 		return c.Takes == FormatZxid(node.Czxid)
 	}
 	return c.Content != "" && node.Untouched() && !node.Hidden && c.Content == contentOf(node.Sum, node.ACL)
+}
+
+// Spent tells whether another znode is on record than was at the time: what became of the claim is known.
+func (c Claim) Spent(record *Record) bool {
+	if record == nil {
+		return c.After != ""
+	}
+	return c.After != FormatZxid(record.Czxid)
+}
+
+// Begun tells whether anything was done by the claim to a znode that it covers: one that was to be taken over, and is as it was
+// found, is still nobody's but its maker's.
+func (c Claim) Begun(node zktypes.Node) bool {
+	_, _, version, aversion, ok := c.sets()
+	return c.Takes == "" || !ok || node.Version != version || node.Aversion != aversion
 }
 
 // setsFormat is what Claim.Sets is written and read by: data, list, and the versions of both before.
@@ -96,10 +125,8 @@ const setsFormat = "%s %s from %d and %d"
 // crash may have come between it and the record. Without this, an object that was changed again meanwhile would take its own
 // change for somebody else's, and report it for ever when that is its policy.
 func (c Claim) Moved(node zktypes.Node, record Record) Record {
-	var data, list string
-	var version, aversion int32
-	if _, err := fmt.Sscanf(c.Sets, setsFormat, &data, &list, &version, &aversion); err != nil ||
-		c.Takes != "" || c.After != FormatZxid(record.Czxid) || node.Czxid != record.Czxid || node.Hidden {
+	data, list, version, aversion, ok := c.sets()
+	if !ok || c.Takes != "" || c.After != FormatZxid(record.Czxid) || node.Czxid != record.Czxid || node.Hidden {
 		return record
 	}
 	// Either part may have been as wanted before, or have been set by a change before this one.
@@ -110,6 +137,12 @@ func (c Claim) Moved(node zktypes.Node, record Record) Record {
 		record.Aversion = node.Aversion
 	}
 	return record
+}
+
+// sets reads what a change sets, and from which versions.
+func (c Claim) sets() (data, list string, version, aversion int32, ok bool) {
+	_, err := fmt.Sscanf(c.Sets, setsFormat, &data, &list, &version, &aversion)
+	return data, list, version, aversion, err == nil
 }
 
 // contentOf is a short hash: it tells contents apart that were not made to collide.

@@ -46,8 +46,9 @@ type Want struct {
 	ReportOnly bool
 	// Adoption says which existing znodes may be taken over.
 	Adoption Adoption
-	// Identities are what ZooKeeper takes the operator for.
-	Identities []zktypes.ACL
+	// Identities are what ZooKeeper takes the operator for, and will from now on. Previous are what it takes it for beside that
+	// until a rotation of the credential is over.
+	Identities, Previous []zktypes.ACL
 }
 
 // Record is what is on record of the znode that the object has.
@@ -137,7 +138,7 @@ func Decide(want Want, node zktypes.Node, record *Record, claimed bool) Decision
 	case want.CreateOnly && !claimed:
 		return Decision{Verb: Leave, Detail: "it exists, and syncPolicy is createOnly"}
 	case node.Hidden:
-		return hidden()
+		return hidden(want, record != nil || claimed)
 	case claimed:
 		// Nobody touched it since, as far as can be known; what is wanted may have changed meanwhile.
 		return decideOurs(want, node, Record{Czxid: node.Czxid, Version: node.Version, Aversion: node.Aversion})
@@ -153,17 +154,29 @@ func lockOut(want Want) *Decision {
 	if missing == 0 {
 		return nil
 	}
-	who := "without a credential"
-	if len(want.Identities) > 0 {
-		user, _, _ := strings.Cut(want.Identities[0].ID, ":")
-		who = "as user " + user
+	detail := fmt.Sprintf("the access control list would not leave the operator, which connects %s, the permissions %q", who(want), missing)
+	if needed&^zktypes.GrantedTo(want.ACL, want.Previous) == 0 {
+		detail += ": it names the previous credential"
 	}
-	return &Decision{Verb: Refuse, Refusal: LockOut, Detail: fmt.Sprintf(
-		"the access control list would not leave the operator, which connects %s, the permissions %q", who, missing)}
+	return &Decision{Verb: Refuse, Refusal: LockOut, Detail: detail}
 }
 
-func hidden() Decision {
-	return Decision{Verb: Refuse, Refusal: Hidden, Detail: "its access control list does not let the operator read it"}
+func who(want Want) string {
+	if len(want.Identities) == 0 {
+		return "without a credential"
+	}
+	user, _, _ := strings.Cut(want.Identities[0].ID, ":")
+	return "as user " + user
+}
+
+// hidden refuses a znode that cannot be read. One that is ours could be once: then the credential is most likely another.
+func hidden(want Want, ours bool) Decision {
+	detail := fmt.Sprintf("its access control list does not let the operator, which connects %s, read it", who(want))
+	if ours {
+		detail += fmt.Sprintf("; if the credential was replaced by another, put the former one beside it (%s, %s) until the lists are replaced as well",
+			zktypes.KeyPreviousUsername, zktypes.KeyPreviousPassword)
+	}
+	return Decision{Verb: Refuse, Refusal: Hidden, Detail: detail}
 }
 
 func decideAbsent(want Want, record *Record) Decision {
@@ -183,7 +196,7 @@ func decideOurs(want Want, node zktypes.Node, record Record) Decision {
 		return Decision{Verb: Nothing, Ours: true}
 	}
 	if node.Hidden {
-		return hidden()
+		return hidden(want, true)
 	}
 	// The list first: it may be what keeps us from writing.
 	for _, side := range []struct {

@@ -169,13 +169,13 @@ func TestDecisionsConverge(t *testing.T) {
 			got := znode.Decide(want, node, record, claim.Covers("c", "/p", node, record))
 			switch got.Verb {
 			case znode.Create:
-				claim = znode.NewClaim("c", "/p", want, record)
+				claim = znode.NewClaim("uid", "c", "/p", want, record)
 				node = zktypes.Node{Exists: true, Czxid: 100, Sum: want.Sum, Size: want.Size, ACL: want.ACL}
 			case znode.SetACL:
-				claim = znode.NewChange("c", "/p", want, node, record)
+				claim = znode.NewChange("uid", "c", "/p", want, node, record)
 				node.ACL, node.Aversion = want.ACL, node.Aversion+1
 			case znode.SetData:
-				claim = znode.NewChange("c", "/p", want, node, record)
+				claim = znode.NewChange("uid", "c", "/p", want, node, record)
 				node.Sum, node.Size, node.Version = want.Sum, want.Size, node.Version+1
 			case znode.Nothing:
 				equal := node.Exists && node.Sum == want.Sum && zktypes.EqualACL(node.ACL, want.ACL)
@@ -207,7 +207,7 @@ func TestReportOnlyNeverReverts(t *testing.T) {
 }
 
 func TestClaims(t *testing.T) {
-	claim, ok := znode.ParseClaim(znode.NewClaim("zk:2181", "/p", want(), nil).String())
+	claim, ok := znode.ParseClaim(znode.NewClaim("uid", "zk:2181", "/p", want(), nil).String(), "uid")
 	require.True(t, ok)
 	require.True(t, claim.Covers("zk:2181", "/p", node(), nil))
 	require.False(t, claim.Covers("zk:2182", "/p", node(), nil), "another ensemble")
@@ -218,16 +218,16 @@ func TestClaims(t *testing.T) {
 	require.False(t, claim.Covers("zk:2181", "/p", node(), &znode.Record{Czxid: 7}), "spent: it is on record")
 	require.False(t, claim.Covers("zk:2181", "/p", zktypes.Node{}, nil), "nothing there")
 
-	taking, ok := znode.ParseClaim(znode.NewChange("zk:2181", "/p", want(), node(), nil).String())
+	taking, ok := znode.ParseClaim(znode.NewChange("uid", "zk:2181", "/p", want(), node(), nil).String(), "uid")
 	require.True(t, ok)
 	require.True(t, taking.Covers("zk:2181", "/p", node(data("x", 5)), nil), "whatever is in it")
 	require.False(t, taking.Covers("zk:2181", "/p", node(func(n *zktypes.Node) { n.Czxid = 8 }), nil), "replaced")
 
-	changing := znode.NewChange("zk:2181", "/p", want(), node(), &znode.Record{Czxid: 7})
+	changing := znode.NewChange("uid", "zk:2181", "/p", want(), node(), &znode.Record{Czxid: 7})
 	require.False(t, changing.Covers("zk:2181", "/p", node(), &znode.Record{Czxid: 7}), "a change of what is on record claims nothing")
 
-	for _, text := range []string{"", "{", "null", `"x"`} {
-		_, ok := znode.ParseClaim(text)
+	for _, text := range []string{"", "{", "null", `"x"`, claim.String()[:20], znode.NewClaim("another", "zk:2181", "/p", want(), nil).String(), `{"connect":"zk:2181","path":"/p"}`} {
+		_, ok := znode.ParseClaim(text, "uid")
 		require.False(t, ok, text)
 	}
 }

@@ -19,7 +19,7 @@ const credentialInterval = 2 * time.Second
 // safe for concurrent use.
 type Own struct {
 	connect zktypes.ConnectString
-	read    func() (user, password string, err error)
+	read    func() (zookeeper.Credential, error)
 
 	mu         sync.Mutex
 	credential zookeeper.Credential
@@ -28,7 +28,7 @@ type Own struct {
 }
 
 // NewOwn makes it. The credential is read for the first time when the pool's component is set up.
-func NewOwn(connect zktypes.ConnectString, read func() (user, password string, err error)) *Own {
+func NewOwn(connect zktypes.ConnectString, read func() (zookeeper.Credential, error)) *Own {
 	return &Own{connect: connect, read: read, fault: errNotRead}
 }
 
@@ -38,7 +38,7 @@ var errNotRead = errors.New("it was not read yet")
 func (o *Own) Target() (zookeeper.Target, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	return zookeeper.Target{Connect: o.connect, Credential: o.credential}, o.fault
+	return zookeeper.Target{Connect: o.connect, Credential: o.credential, Own: true}, o.fault
 }
 
 // OnChange calls f after the credential changed, was lost or came back. f must not block.
@@ -50,8 +50,7 @@ func (o *Own) OnChange(f func()) {
 
 // look reads the credential, and tells whether anything is different.
 func (o *Own) look() (changed bool) {
-	user, password, err := o.read()
-	now := zookeeper.Credential{User: user, Password: password}
+	now, err := o.read()
 	if err != nil {
 		now = zookeeper.Credential{}
 	}

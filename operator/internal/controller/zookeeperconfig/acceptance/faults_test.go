@@ -206,6 +206,22 @@ func TestDeletionInAnOutage(t *testing.T) {
 	f.holds("/away", "v")
 }
 
+// A server that accepts what it is sent and answers nothing keeps an object no longer, though requests may wait for longer.
+func TestDeletionWithAHangingServer(t *testing.T) {
+	ensemble := zktest.Start(t, 1)
+	f := start(t, ensemble.ConnectString(), func(o *operatorOptions) {
+		o.pool.RequestTimeout, o.pool.SessionTimeout, o.pool.BreakerFailures = 30*time.Second, 4*time.Second, 1000
+	})
+	f.create(f.object("x", "/x", "v"))
+	f.ready("x")
+	ensemble.Server(0).Pause(t)
+	begin := time.Now()
+	f.remove("x")
+	f.gone("x")
+	require.Less(t, time.Since(begin), 10*time.Second)
+	ensemble.Server(0).Resume(t)
+}
+
 // The Secret of the credential may go before the object that needs it to clean up.
 func TestDeletionWithoutItsSecret(t *testing.T) {
 	f := start(t, shared.ConnectString())

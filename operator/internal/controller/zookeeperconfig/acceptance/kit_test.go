@@ -62,8 +62,8 @@ func (g gated) SetACL(ctx context.Context, key, path string, acl []zktypes.ACL, 
 	return node, err
 }
 
-func (g gated) Delete(ctx context.Context, key, path string, version int32) error {
-	return g.through(ctx, "delete "+path, func() error { return g.Session.Delete(ctx, g.prefix+key, path, version) })
+func (g gated) DeleteCreated(ctx context.Context, key, path string, czxid int64, version int32) error {
+	return g.through(ctx, "delete "+path, func() error { return g.Session.DeleteCreated(ctx, g.prefix+key, path, czxid, version) })
 }
 
 func subject(t *testing.T) testkit.Subject {
