@@ -1,7 +1,6 @@
 package zookeeperconfig
 
 import (
-	"errors"
 	"fmt"
 	"testing"
 
@@ -27,7 +26,7 @@ func TestSessionsOfANamespace(t *testing.T) {
 	more := w.object("more", "/more", brings("three"))
 	p := w.pass(more)
 	var unknown *reconcile.UnknownError
-	require.True(t, errors.As(p.Unready, &unknown), "%v", p.Unready)
+	require.ErrorAs(t, p.Unready, &unknown)
 	require.Contains(t, unknown.Message, "zookeeper.maxSessionsPerNamespace")
 	require.Empty(t, more.Finalizers)
 

@@ -37,6 +37,7 @@ func (s *settled) EndSession(context.Context, store.SessionID) error  { return n
 func (s *settled) Join(context.Context, store.Member, bool) (*store.Cursor, error) {
 	return &store.Cursor{}, nil
 }
+
 func (s *settled) Claim(_ context.Context, _ store.SessionID, shard int) (store.Claim, bool, error) {
 	return s.cluster.Claims[shard], s.cluster.Claims[shard].Session == s.id, nil
 }
@@ -44,6 +45,7 @@ func (s *settled) Load(context.Context, int, store.Claim) ([]core.Record, error)
 func (s *settled) Commit(context.Context, *store.Cursor, []store.BatchOp) (int64, error) {
 	return s.revision.Add(1), nil
 }
+
 func (s *settled) WatchCluster(ctx context.Context, _ int, pass func(*store.Cluster)) error {
 	pass(s.cluster)
 	<-ctx.Done()
@@ -93,7 +95,7 @@ func replica(t *testing.T, listener net.Listener, id store.SessionID, cluster *s
 	srv := server.New(opts)
 	var wg sync.WaitGroup
 	wg.Go(func() { _ = eng.Run(t.Context()) }) // it ends with the test
-	wg.Go(func() { _ = srv.Serve(listener) }) // likewise
+	wg.Go(func() { _ = srv.Serve(listener) })  // likewise
 	t.Cleanup(func() {
 		srv.Stop(t.Context())
 		wg.Wait()

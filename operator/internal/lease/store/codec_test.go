@@ -71,7 +71,7 @@ func TestSnapshotsGoInParts(t *testing.T) {
 		}
 		parts := partsOf(leases)
 		require.NotEmpty(t, parts, "nothing is said too")
-		require.Equal(t, len(leases), len(slices.Concat(parts...)))
+		require.Len(t, slices.Concat(parts...), len(leases))
 		for i, part := range parts {
 			size := 0
 			for k := range part {

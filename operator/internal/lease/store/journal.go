@@ -196,7 +196,7 @@ func record(ops []BatchOp) *storepb.Batch {
 	changes := make([]storepb.Change, n)
 	b := &storepb.Batch{Changes: make([]*storepb.Change, 0, n)}
 	for i := range ops {
-		op := &ops[i].Op
+		shard, op := int32(ops[i].Shard), &ops[i].Op
 		for _, holds := range []bool{false, true} {
 			for _, w := range op.Writes {
 				if (w.Hold != nil) != holds {
@@ -204,7 +204,7 @@ func record(ops []BatchOp) *storepb.Batch {
 				}
 				c := &changes[len(b.Changes)]
 				b.Changes = append(b.Changes, c)
-				c.Shard, c.Name, c.Slot = int32(ops[i].Shard), op.Name, w.Slot
+				c.Shard, c.Name, c.Slot = shard, op.Name, w.Slot
 				if w.Hold != nil {
 					c.Hold = holdRecord(w.Hold)
 				}

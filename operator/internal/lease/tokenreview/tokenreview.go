@@ -102,7 +102,7 @@ func New(config Config, now func() time.Time) *Reviewer {
 // Review returns the user name of a token, system:serviceaccount:<namespace>:<name>. It fails with ErrRefused, or with another error
 // if the API server cannot be asked. It is not asked about what cannot be a token for our audience.
 func (r *Reviewer) Review(ctx context.Context, token string) (string, error) {
-	claims, err := r.check(token)
+	claim, err := r.check(token)
 	if err != nil {
 		return "", err
 	}
@@ -116,7 +116,7 @@ func (r *Reviewer) Review(ctx context.Context, token string) (string, error) {
 		places = r.again
 	}
 	// The call is shared with others that present the token, and so not bound to the context of one.
-	got := r.calls.DoChan(string(id[:]), func() (any, error) { return r.ask(id, token, claims, places) })
+	got := r.calls.DoChan(string(id[:]), func() (any, error) { return r.ask(id, token, claim, places) })
 	select {
 	case result := <-got:
 		if result.Err == nil {
