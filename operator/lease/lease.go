@@ -65,7 +65,7 @@ func newLease(ctx context.Context, granted *leasev1.AcquireResponse, sent core.I
 // confirm renews a lease that was granted long after it was asked for, since its TTL is counted from the asking. It
 // returns an error if the lease is over, or cannot be confirmed until the context ends.
 func (l *Lease) confirm(ctx context.Context) error {
-	for pause := retryFirst; l.Remaining() < l.ttl/2; pause = min(2*pause, retryMost) {
+	for pause := retryFirst; l.ctx.Err() == nil && l.Remaining() < l.ttl/2; pause = min(2*pause, retryMost) {
 		err := l.renew(ctx, l.ttl/3)
 		if err != nil && (errors.Is(err, ErrNotHeld) || !sleep(ctx, jittered(pause))) {
 			return err
