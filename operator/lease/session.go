@@ -50,8 +50,10 @@ type Session struct {
 	id          uint64
 	calls       map[uint64]call
 	leases      map[leaseKey]*kept
-	beats       map[uint64]core.Instant
-	interval    time.Duration
+	// beats are the heartbeats that have no answer yet, and last is when the last one was sent.
+	beats    map[uint64]core.Instant
+	last     core.Instant
+	interval time.Duration
 }
 
 // NewSession opens a session, and waits until it is open or the context ends. Of the options, WithTTL and WithHolder apply:

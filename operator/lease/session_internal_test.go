@@ -79,3 +79,37 @@ func TestAGrantAfterClose(t *testing.T) {
 	require.ErrorIs(t, (<-asked.answer).err, ErrSessionClosed)
 	require.Zero(t, s.Leases())
 }
+
+// A lease that the client gives up must not live on in the service: the heartbeat of a client that was stopped, and went on after its
+// lease was over for it and before it was for the service, would renew it, and so would all that follow.
+func TestWhatExpiresIsGivenBackBeforeTheNextHeartbeat(t *testing.T) {
+	s := connectedSession(t, 20*time.Second)
+	at := now()
+	l := s.hold("n", 7, time.Minute, at)
+	s.look(at.Add(30 * time.Second))
+	require.NoError(t, l.Err())
+	s.look(at.Add(55 * time.Second))
+	require.ErrorIs(t, l.Err(), ErrExpired)
+	require.Zero(t, s.Leases())
+	require.Len(t, s.queue, 3)
+	require.NotNil(t, s.queue[0].GetHeartbeat())
+	require.Equal(t, "n", s.queue[1].GetRelease().GetName())
+	require.Equal(t, int64(7), s.queue[1].GetRelease().GetToken())
+	require.NotNil(t, s.queue[2].GetHeartbeat())
+}
+
+// A stream may be opened with leases that are over when the service takes them in.
+func TestALeaseThatIsAttachedTooLateIsGivenBack(t *testing.T) {
+	s := connectedSession(t, 20*time.Second)
+	l := s.hold("n", 7, time.Minute, now())
+	s.opening()
+	attached := &leasev1.SessionResponse{Message: &leasev1.SessionResponse_Attached{Attached: &leasev1.SessionAttached{
+		Name: "n", Token: 7, Ttl: durationpb.New(time.Minute), ExpiresIn: durationpb.New(time.Minute),
+	}}}
+	s.handle(now(), attached)
+	require.Empty(t, s.queue)
+	s.lose(leaseKey{"n", 7}, ErrExpired)
+	s.handle(now(), attached)
+	require.ErrorIs(t, l.Err(), ErrExpired)
+	require.Equal(t, int64(7), s.queue[0].GetRelease().GetToken())
+}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"time"
 
 	"github.com/holdfast-io/holdfast/operator/internal/lease/core"
 	"github.com/holdfast-io/holdfast/operator/lease/leasev1"
@@ -93,6 +94,25 @@ func (s *Session) lose(key leaseKey, cause error) {
 		delete(s.leases, key)
 		k.lease.cancel(cause)
 	}
+}
+
+// attached takes note that a new stream keeps a lease, which lives for a time from the opening on. One that was lost or released meanwhile is
+// given back, since the service would renew it for as long as the stream lives. The lock is held.
+func (s *Session) attached(opening core.Instant, key leaseKey, expiresIn time.Duration) {
+	k := s.leases[key]
+	if k == nil {
+		s.say(releaseOf(key))
+		return
+	}
+	k.since = s.id
+	k.lease.extend(opening, expiresIn)
+}
+
+// expire gives a lease up whose time is over. The service may still renew it, with the next heartbeat at the latest, if the session was
+// stopped for a while; so it is told. The lock is held.
+func (s *Session) expire(key leaseKey) {
+	s.lose(key, ErrExpired)
+	s.say(releaseOf(key))
 }
 
 // release gives a lease back through the stream.

@@ -231,10 +231,7 @@ func (s *Session) handle(opening core.Instant, r *leasev1.SessionResponse) {
 	case *leasev1.SessionResponse_HeartbeatAck:
 		s.acknowledged(r.GetId(), m.HeartbeatAck)
 	case *leasev1.SessionResponse_Attached:
-		if k := s.leases[leaseKey{m.Attached.GetName(), m.Attached.GetToken()}]; k != nil {
-			k.since = s.id
-			k.lease.extend(opening, m.Attached.GetExpiresIn().AsDuration())
-		}
+		s.attached(opening, leaseKey{m.Attached.GetName(), m.Attached.GetToken()}, m.Attached.GetExpiresIn().AsDuration())
 	case *leasev1.SessionResponse_Lost:
 		s.lose(leaseKey{m.Lost.GetName(), m.Lost.GetToken()}, ErrNotHeld)
 	case *leasev1.SessionResponse_RevokeRequested:
@@ -256,58 +253,6 @@ func (s *Session) answered(r *leasev1.SessionResponse) {
 	}
 }
 
-func (s *Session) acknowledged(id uint64, ack *leasev1.SessionHeartbeatAck) {
-	sent, ok := s.beats[id]
-	if !ok {
-		return
-	}
-	delete(s.beats, id)
-	s.interval = ack.GetHeartbeatInterval().AsDuration()
-	for _, k := range s.leases {
-		if k.since < id {
-			k.lease.extend(sent, ack.GetExpiresIn().AsDuration())
-		}
-	}
-}
-
-// beat sends heartbeats, and ends leases whose time is over.
-func (s *Session) beat() {
-	var last core.Instant
-	for {
-		s.mu.Lock()
-		interval, connected := s.interval, s.stream != nil
-		at := int64(now())
-		if connected && s.silent() {
-			s.breakStream()
-		}
-		for key, k := range s.leases {
-			if !k.unsure && k.lease.until.Load() <= at {
-				s.lose(key, ErrExpired)
-			}
-		}
-		s.mu.Unlock()
-		if connected && now().Sub(last) >= interval*3/4 {
-			last = now()
-			s.tell(&leasev1.SessionRequest{Message: &leasev1.SessionRequest_Heartbeat{Heartbeat: &leasev1.SessionHeartbeat{}}})
-		}
-		if !sleep(s.ctx, min(max(interval/8, 5*time.Millisecond), lookEvery)) {
-			return
-		}
-	}
-}
-
-// silent says that a heartbeat has had no answer for longer than the service takes to ask replicas that do not answer it. The
-// lock is held.
-func (s *Session) silent() bool {
-	patience := max(s.interval, time.Second) + s.interval/4
-	for _, sent := range s.beats {
-		if now().Sub(sent) > patience {
-			return true
-		}
-	}
-	return false
-}
-
 // tell sends a message that no caller waits for an answer to. One that is lost with its stream does not matter.
 func (s *Session) tell(r *leasev1.SessionRequest) {
 	s.mu.Lock()
@@ -319,9 +264,6 @@ func (s *Session) tell(r *leasev1.SessionRequest) {
 func (s *Session) say(r *leasev1.SessionRequest) {
 	s.id++
 	r.Id = s.id
-	if r.GetHeartbeat() != nil {
-		s.beats[r.GetId()] = now()
-	}
 	s.post(r)
 }
 

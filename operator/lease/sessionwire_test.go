@@ -48,7 +48,7 @@ func script(t *testing.T, ttl time.Duration) (*scripted, *lease.Client) {
 	t.Helper()
 	s := &scripted{
 		streams: make(chan *scriptedStream, 10), confirms: make(chan confirming),
-		opened:  &leasev1.SessionOpened{Ttl: durationpb.New(ttl), HeartbeatInterval: durationpb.New(ttl / 3), Batches: true},
+		opened: &leasev1.SessionOpened{Ttl: durationpb.New(ttl), HeartbeatInterval: durationpb.New(ttl / 3), Batches: true},
 	}
 	listener := bufconn.Listen(1 << 20)
 	server := grpc.NewServer()
@@ -101,7 +101,10 @@ func (s *scripted) KeepAlive(ctx context.Context, r *leasev1.KeepAliveRequest) (
 	c := confirming{r, make(chan struct{})}
 	select {
 	case s.confirms <- c:
-		<-c.goOn
+		select {
+		case <-c.goOn:
+		case <-ctx.Done():
+		}
 		return &leasev1.KeepAliveResponse{Ttl: durationpb.New(time.Minute), ExpiresIn: durationpb.New(time.Minute)}, nil
 	case <-ctx.Done():
 		return nil, ctx.Err()
@@ -230,4 +233,20 @@ func TestALeaseWhoseStreamBreaksBeforeItIsHandedOver(t *testing.T) {
 	require.NoError(t, got.err)
 	require.Positive(t, got.lease.Remaining())
 	require.Equal(t, 1, session.Leases())
+}
+
+// The service hears of it when a client gives a lease up that could not be renewed in time.
+func TestWhatExpiresIsReleased(t *testing.T) {
+	const ttl = 300 * time.Millisecond
+	service, client := script(t, ttl)
+	session, err := client.NewSession(within(t, patience))
+	require.NoError(t, err)
+	stream := service.stream(t)
+	asked := acquireLater(t, session, "n")
+	stream.grant(t, 7, ttl, ttl)
+	held := (<-asked).lease
+	released := stream.until(t, "a release", func(r *leasev1.SessionRequest) bool { return r.GetRelease() != nil }).GetRelease()
+	require.Equal(t, "n", released.GetName())
+	require.Equal(t, int64(7), released.GetToken())
+	require.ErrorIs(t, held.Err(), lease.ErrExpired)
 }
