@@ -38,6 +38,7 @@ type Session struct {
 	ended  chan struct{} // closed when run has ended
 
 	posted chan struct{} // tells write of messages in queue
+	hurry  chan struct{} // tells beat of a shorter interval
 
 	mu      sync.Mutex
 	closing bool
@@ -65,7 +66,8 @@ func (c *Client) NewSession(ctx context.Context, options ...Option) (*Session, e
 	}
 	s := &Session{
 		client: c, open: &leasev1.SessionOpen{Holder: defaults.GetHolder(), Ttl: defaults.GetTtl()},
-		ready: make(chan struct{}), ended: make(chan struct{}), fresh: make(chan struct{}), posted: make(chan struct{}, 1),
+		ready: make(chan struct{}), ended: make(chan struct{}), fresh: make(chan struct{}),
+		posted: make(chan struct{}, 1), hurry: make(chan struct{}, 1),
 		calls: map[uint64]call{}, leases: map[leaseKey]*kept{}, beats: map[uint64]core.Instant{},
 	}
 	s.ctx, s.cancel = context.WithCancelCause(c.ctx)

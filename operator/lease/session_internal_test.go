@@ -2,6 +2,7 @@ package lease
 
 import (
 	"context"
+	"math/rand/v2"
 	"testing"
 	"time"
 
@@ -21,7 +22,7 @@ func connectedSession(t *testing.T, interval time.Duration) *Session {
 	client := New(nil)
 	t.Cleanup(func() { _ = client.Close() })
 	s := &Session{
-		client: client, fresh: make(chan struct{}), ready: make(chan struct{}), posted: make(chan struct{}, 1),
+		client: client, open: &leasev1.SessionOpen{}, fresh: make(chan struct{}), ready: make(chan struct{}), posted: make(chan struct{}, 1), hurry: make(chan struct{}, 1),
 		calls: map[uint64]call{}, leases: map[leaseKey]*kept{}, beats: map[uint64]core.Instant{},
 	}
 	s.ctx, s.cancel = context.WithCancelCause(client.ctx)
@@ -112,4 +113,50 @@ func TestALeaseThatIsAttachedTooLateIsGivenBack(t *testing.T) {
 	s.handle(now(), attached)
 	require.ErrorIs(t, l.Err(), ErrExpired)
 	require.Equal(t, int64(7), s.queue[0].GetRelease().GetToken())
+}
+
+// A lease whose TTL is shorter than the session's is renewed in time from its first moment on, whatever the service says that did not
+// know it yet.
+func TestAShortLeaseHurriesItsSession(t *testing.T) {
+	s := connectedSession(t, 20*time.Second)
+	<-s.hurry
+	at := now()
+	s.look(at)
+	beat := s.queue[0]
+	s.hold("n", 7, 3*time.Second, at)
+	select {
+	case <-s.hurry:
+	default:
+		t.Fatal("it is not told to look sooner")
+	}
+	require.LessOrEqual(t, s.look(at), 125*time.Millisecond)
+	s.handle(0, &leasev1.SessionResponse{Id: beat.GetId(), Message: &leasev1.SessionResponse_HeartbeatAck{HeartbeatAck: &leasev1.SessionHeartbeatAck{
+		ExpiresIn: durationpb.New(time.Minute), HeartbeatInterval: durationpb.New(20 * time.Second),
+	}}})
+	require.LessOrEqual(t, s.look(at), 125*time.Millisecond)
+	require.Len(t, s.queue, 1)
+	s.broken()
+	s.connected(aStream{}, &leasev1.SessionOpened{HeartbeatInterval: durationpb.New(20 * time.Second)}, func() {})
+	require.LessOrEqual(t, s.look(at), 125*time.Millisecond, "on a new stream too")
+	require.Empty(t, s.queue)
+	s.look(at.Add(750 * time.Millisecond))
+	require.Len(t, s.queue, 1)
+	require.NotNil(t, s.queue[0].GetHeartbeat())
+}
+
+// Whatever the TTLs of a session's leases are, none is held for longer than nine tenths of its own.
+func TestNoLeaseIsHeldPastItsMargin(t *testing.T) {
+	for range 50 {
+		s := connectedSession(t, time.Hour/3)
+		began := now()
+		for i := range rand.N(6) + 1 {
+			s.hold("n", int64(i+1), time.Second+rand.N(time.Duration(1)<<rand.N(37)), began)
+		}
+		for at := began; s.Leases() > 0; at = at.Add(s.look(at)) {
+			for _, k := range s.leases {
+				require.NoError(t, k.lease.Err())
+				require.LessOrEqual(t, at.Sub(began), k.lease.ttl-k.lease.ttl/10)
+			}
+		}
+	}
 }

@@ -7,9 +7,21 @@ import (
 	"github.com/holdfast-io/holdfast/operator/lease/leasev1"
 )
 
+// beatsPerTTL is how often the service wants a heartbeat in the time that the shortest lease lives.
+const beatsPerTTL = 3
+
 // beat sends heartbeats, and ends leases whose time is over.
 func (s *Session) beat() {
-	for sleep(s.ctx, s.look(now())) {
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for {
+		select {
+		case <-timer.C:
+		case <-s.hurry:
+		case <-s.ctx.Done():
+			return
+		}
+		timer.Reset(s.look(now()))
 	}
 }
 
@@ -21,8 +33,14 @@ func (s *Session) look(at core.Instant) time.Duration {
 	if connected && s.silent(at) {
 		s.breakStream()
 	}
+	next := at.Add(lookEvery)
 	for key, k := range s.leases {
-		if !k.unsure && k.lease.until.Load() <= int64(at) {
+		if k.unsure {
+			continue
+		}
+		if until := core.Instant(k.lease.until.Load()); until > at {
+			next = min(next, until)
+		} else {
 			s.expire(key)
 		}
 	}
@@ -32,7 +50,27 @@ func (s *Session) look(at core.Instant) time.Duration {
 		s.say(r)
 		s.beats[r.GetId()] = at
 	}
-	return min(max(s.interval/8, 5*time.Millisecond), lookEvery)
+	if s.interval == 0 {
+		return lookEvery // the first stream is not open yet; it hurries us
+	}
+	// Timers stand still while the machine sleeps, so looking when the next lease ends would not do.
+	return min(max(s.interval/8, 5*time.Millisecond), next.Sub(at))
+}
+
+// pace has heartbeats sent often enough for a TTL, from now on. The lock is held.
+func (s *Session) pace(ttl time.Duration) {
+	if every := ttl / beatsPerTTL; every < s.interval {
+		s.interval = every
+		s.wakeBeat()
+	}
+}
+
+// wakeBeat has beat look at once.
+func (s *Session) wakeBeat() {
+	select {
+	case s.hurry <- struct{}{}:
+	default:
+	}
 }
 
 // silent says that a heartbeat has had no answer for longer than the service takes to ask replicas that do not answer it. The
@@ -56,6 +94,7 @@ func (s *Session) acknowledged(id uint64, ack *leasev1.SessionHeartbeatAck) {
 	delete(s.beats, id)
 	s.interval = ack.GetHeartbeatInterval().AsDuration()
 	for _, k := range s.leases {
+		s.pace(k.lease.ttl) // the service may not have known it yet
 		if k.since < id {
 			k.lease.extend(sent, ack.GetExpiresIn().AsDuration())
 		}

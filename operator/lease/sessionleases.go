@@ -56,6 +56,7 @@ func (s *Session) granted(r *leasev1.SessionResponse) {
 		l := s.client.unary(newLease(s.ctx, r.GetGranted(), asked.sent))
 		l.giveBack = func(ctx context.Context) error { return s.release(ctx, key) }
 		s.leases[key] = &kept{lease: l, since: s.id, unsure: true}
+		s.pace(l.ttl)
 		asked.answer <- answer{response: r, lease: l}
 	}
 }

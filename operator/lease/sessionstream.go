@@ -205,6 +205,10 @@ func (s *Session) connected(st stream, m *leasev1.SessionOpened, breakStream fun
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.stream, s.breakStream, s.interval = st, breakStream, m.GetHeartbeatInterval().AsDuration()
+	for _, k := range s.leases {
+		s.pace(k.lease.ttl)
+	}
+	s.wakeBeat()
 	close(s.fresh)
 	s.once.Do(func() { close(s.ready) })
 }
