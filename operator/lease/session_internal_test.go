@@ -160,3 +160,37 @@ func TestNoLeaseIsHeldPastItsMargin(t *testing.T) {
 		}
 	}
 }
+
+// A holder that knows of a revocation hears of the next one if that asks for more.
+func TestARevocationThatChanges(t *testing.T) {
+	s := connectedSession(t, 20*time.Second)
+	l := s.hold("n", 7, time.Minute, now())
+	ask := func(r *leasev1.Revocation) {
+		s.handle(0, &leasev1.SessionResponse{Message: &leasev1.SessionResponse_RevokeRequested{RevokeRequested: &leasev1.SessionRevokeRequested{
+			Name: "n", Token: 7, Revocation: r,
+		}}})
+	}
+	changed := func(c <-chan struct{}) bool {
+		select {
+		case <-c:
+			return true
+		default:
+			return false
+		}
+	}
+	first := l.RevocationChanged()
+	require.Nil(t, l.Revocation())
+	ask(&leasev1.Revocation{Reason: "maintenance", RequestedBy: "ops", DeadlineIn: durationpb.New(time.Hour)})
+	require.True(t, changed(first))
+	require.True(t, changed(l.Revoked()))
+	require.Equal(t, &Revocation{Reason: "maintenance", RequestedBy: "ops", Deadline: time.Hour}, l.Revocation())
+
+	second := l.RevocationChanged()
+	ask(&leasev1.Revocation{Reason: "maintenance", RequestedBy: "ops", DeadlineIn: durationpb.New(time.Hour)})
+	require.False(t, changed(second), "it is the same")
+	ask(&leasev1.Revocation{Reason: "maintenance", RequestedBy: "ops", DeadlineIn: durationpb.New(time.Minute), Force: true})
+	require.True(t, changed(second))
+	require.Equal(t, &Revocation{Reason: "maintenance", RequestedBy: "ops", Deadline: time.Minute, Force: true}, l.Revocation())
+	require.True(t, changed(l.Revoked()))
+	require.False(t, changed(l.RevocationChanged()))
+}

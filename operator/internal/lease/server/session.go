@@ -65,8 +65,8 @@ type sessionHold struct {
 	// follower is set while the name is served here.
 	follower *follower
 	warned   bool
-	// asked is the revocation the client was told of.
-	asked string
+	// asked is the revocation the client was told of last; nil: of none.
+	asked *core.Asked
 }
 
 // Session implements LeaseService.

@@ -78,7 +78,7 @@ func (ss *sessionStream) heard(key holdKey, f *follower, n *engine.Notice) {
 	case n.Ended != 0:
 		ss.ended(key, n.Ended, n.Revocation)
 	case n.Revocation != nil:
-		ss.askBack(key, asked(n.Revocation))
+		ss.askBack(key, asked(n.Revocation), true)
 	}
 }
 
@@ -124,17 +124,29 @@ func (ss *sessionStream) unfollow(key holdKey, h *sessionHold) {
 	}
 }
 
-// askBack tells the client of a revocation, once.
-func (ss *sessionStream) askBack(key holdKey, r *leasev1.Revocation) {
+// askBack tells the client of a revocation, unless it knows of that. What is heard from the store is not exact: any change of the hold
+// shows its revocation with the whole of its period. So a deadline that is only later than the one known does not count then; if it is
+// true, the next heartbeat finds out.
+func (ss *sessionStream) askBack(key holdKey, r *leasev1.Revocation, exact bool) {
+	next := &core.Asked{Reason: r.GetReason(), RequestedBy: r.GetRequestedBy(), Force: r.GetForce()}
+	if in := r.GetDeadlineIn(); in != nil {
+		next.By = ss.server.opts.Clock().Add(in.AsDuration())
+	}
 	ss.mu.Lock()
+	defer ss.mu.Unlock()
 	h := ss.holds[key]
-	seen := r.GetReason() + "\x00" + r.GetRequestedBy()
-	if h == nil || h.asked == seen {
-		ss.mu.Unlock()
+	if h == nil {
 		return
 	}
-	h.asked = seen
-	ss.mu.Unlock()
+	if known := h.asked; known != nil {
+		if !exact && known.By != 0 {
+			next.By = min(next.By, known.By)
+		}
+		if !known.News(*next) {
+			return
+		}
+	}
+	h.asked = next
 	ss.send(0, &leasev1.SessionResponse{Message: &leasev1.SessionResponse_RevokeRequested{RevokeRequested: &leasev1.SessionRevokeRequested{
 		Name: key.name, Token: key.token, Revocation: r,
 	}}})
@@ -218,7 +230,7 @@ func (ss *sessionStream) renewed(key holdKey, until core.Instant, asked *leasev1
 		}
 	}
 	if asked != nil {
-		ss.askBack(key, asked)
+		ss.askBack(key, asked, true)
 	}
 }
 
