@@ -194,3 +194,52 @@ func TestARevocationThatChanges(t *testing.T) {
 	require.True(t, changed(l.Revoked()))
 	require.False(t, changed(l.RevocationChanged()))
 }
+
+// beatAt sends a heartbeat at an instant, and returns its id.
+func (s *Session) beatAt(at core.Instant) uint64 {
+	s.last = 0
+	s.look(at)
+	return s.id
+}
+
+func (s *Session) acknowledge(id uint64, ack *leasev1.SessionHeartbeatAck) {
+	ack.HeartbeatInterval = durationpb.New(20 * time.Second)
+	s.handle(0, &leasev1.SessionResponse{Id: id, Message: &leasev1.SessionResponse_HeartbeatAck{HeartbeatAck: ack}})
+}
+
+// Leases that cannot be renewed keep no others from it, and each is renewed for its own TTL.
+func TestAHeartbeatRenewsEachLeaseByItself(t *testing.T) {
+	s := connectedSession(t, 20*time.Second)
+	at := now()
+	for i, ttl := range []time.Duration{time.Minute, 10 * time.Minute, time.Minute, time.Minute} {
+		s.hold("n", int64(i), ttl, at)
+	}
+	// left is for how long each lease is certain after an instant.
+	left := func(after core.Instant) []time.Duration {
+		var all []time.Duration
+		for token := range int64(len(s.leases)) {
+			all = append(all, core.Instant(s.leases[leaseKey{"n", token}].lease.until.Load()).Sub(after))
+		}
+		return all
+	}
+	require.Equal(t, []time.Duration{54 * time.Second, 9 * time.Minute, 54 * time.Second, 54 * time.Second}, left(at))
+
+	at = at.Add(15 * time.Second)
+	id := s.beatAt(at)
+	s.hold("n", 4, time.Minute, at.Add(-5*time.Second)) // whose grant the heartbeat crossed
+	s.acknowledge(id, &leasev1.SessionHeartbeatAck{
+		ExpiresIn: durationpb.New(5 * time.Second), Renewed: true, More: true,
+		Others: []*leasev1.SessionHeartbeatOther{{Name: "n", Token: 2, ExpiresInMillis: 50_000}, {Name: "gone", Token: 2, ExpiresInMillis: 1}},
+	})
+	require.Equal(t, 39*time.Second, left(at)[0], "more is to come")
+	s.acknowledge(id, &leasev1.SessionHeartbeatAck{
+		ExpiresIn: durationpb.New(5 * time.Second), Renewed: true, Others: []*leasev1.SessionHeartbeatOther{{Name: "n", Token: 3}},
+	})
+	require.Equal(t, []time.Duration{54 * time.Second, 9 * time.Minute, 45 * time.Second, 39 * time.Second, 49 * time.Second}, left(at))
+
+	// A service that does not tell them apart means all of them.
+	at = at.Add(16 * time.Second)
+	id = s.beatAt(at)
+	s.acknowledge(id, &leasev1.SessionHeartbeatAck{ExpiresIn: durationpb.New(50 * time.Second)})
+	require.Equal(t, []time.Duration{45 * time.Second, 9*time.Minute - 16*time.Second, 45 * time.Second, 45 * time.Second, 45 * time.Second}, left(at))
+}

@@ -85,17 +85,31 @@ func (s *Session) silent(at core.Instant) bool {
 	return false
 }
 
-// acknowledged takes in the answer to a heartbeat. The lock is held.
+// acknowledged takes in an answer to a heartbeat. It renews the leases for their TTLs, but those that it names; if the service does not tell
+// leases apart, all for as long as the shortest lives. The lock is held.
 func (s *Session) acknowledged(id uint64, ack *leasev1.SessionHeartbeatAck) {
 	sent, ok := s.beats[id]
 	if !ok {
+		return
+	}
+	for _, o := range ack.GetOthers() {
+		if k := s.leases[leaseKey{o.GetName(), o.GetToken()}]; k != nil && k.since < id {
+			k.lease.extend(sent, time.Duration(o.GetExpiresInMillis())*time.Millisecond)
+			k.apart = id
+		}
+	}
+	if ack.GetMore() {
 		return
 	}
 	delete(s.beats, id)
 	s.interval = ack.GetHeartbeatInterval().AsDuration()
 	for _, k := range s.leases {
 		s.pace(k.lease.ttl) // the service may not have known it yet
-		if k.since < id {
+		switch {
+		case k.since >= id || k.apart == id:
+		case ack.GetRenewed():
+			k.lease.extend(sent, k.lease.ttl)
+		default:
 			k.lease.extend(sent, ack.GetExpiresIn().AsDuration())
 		}
 	}

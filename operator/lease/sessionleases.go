@@ -21,6 +21,8 @@ type leaseKey struct {
 type kept struct {
 	lease *Lease
 	since uint64
+	// apart is the last heartbeat whose answer named it.
+	apart uint64
 	// unsure says that the lease was granted a moment ago, maybe so long after it was asked for that its time seems over. Nobody
 	// uses it before that is settled.
 	unsure bool

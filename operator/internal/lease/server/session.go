@@ -46,10 +46,15 @@ type sessionStream struct {
 	beats   chan uint64   // the heartbeats to answer, by their ids
 	wait    sync.WaitGroup
 	came    core.Instant // when the message being handled came
+	// keepAll is the server's.
+	keepAll func(context.Context, caller, []*leasev1.KeepAliveRequest, func(int, *leasev1.KeepAliveResponse, error))
+	// allAnswered wakes a heartbeat when no owner elsewhere is asked any more.
+	allAnswered chan struct{}
 
 	mu      sync.Mutex
 	holds   map[holdKey]*sessionHold // nil once the session is over
 	pending map[uint64]*sessionCall  // the acquires that are not answered yet
+	asking  int                      // for how many holds owners elsewhere are being asked
 	closing bool                     // the client wants no more
 }
 
@@ -65,6 +70,7 @@ type sessionHold struct {
 	// follower is set while the name is served here.
 	follower *follower
 	warned   bool
+	asking   bool // an owner elsewhere is being asked to renew it
 	// asked is the revocation the client was told of last; nil: of none.
 	asked *core.Asked
 }
@@ -79,7 +85,7 @@ func (s *Server) Session(stream grpc.BidiStreamingServer[leasev1.SessionRequest,
 	}
 	ss := &sessionStream{
 		server: s, ctx: ctx, caller: s.callerOf(ctx), out: newOutbox(), calls: make(chan struct{}, sessionCalls),
-		beats: make(chan uint64, sessionBeats),
+		beats: make(chan uint64, sessionBeats), keepAll: s.keepAll, allAnswered: make(chan struct{}, 1),
 		holds: map[holdKey]*sessionHold{}, pending: map[uint64]*sessionCall{},
 	}
 	if err := ss.open(first); err != nil {
@@ -251,18 +257,6 @@ func (ss *sessionStream) handle(req *leasev1.SessionRequest) (closed bool) {
 		ss.refuse(id, &InvalidError{Violations: []Violation{{Field: "message", Problem: "is not set, or is open or batch where it must not be"}}})
 	}
 	return false
-}
-
-// answerBeats answers heartbeats, apart from everything that could hold them up.
-func (ss *sessionStream) answerBeats() {
-	for {
-		select {
-		case id := <-ss.beats:
-			ss.heartbeat(id)
-		case <-ss.ctx.Done():
-			return
-		}
-	}
 }
 
 // call runs a function aside. With too many under way it waits, and so stops reading from the client.

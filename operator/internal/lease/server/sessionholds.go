@@ -1,13 +1,9 @@
 package server
 
 import (
-	"context"
-	"errors"
 	"sync/atomic"
 	"time"
 
-	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/holdfast-io/holdfast/operator/internal/lease/core"
@@ -161,52 +157,6 @@ func (ss *sessionStream) forget(key holdKey) {
 	ss.unfollow(key, h)
 }
 
-// heartbeat renews all holds: those served here by themselves, the others at their owners.
-func (ss *sessionStream) heartbeat(id uint64) {
-	ss.mu.Lock()
-	keys := make([]holdKey, 0, len(ss.holds))
-	interval := ss.ttl / 3
-	for key, h := range ss.holds {
-		keys = append(keys, key)
-		interval = min(interval, h.ttl/3)
-	}
-	ss.mu.Unlock()
-	ctx, cancel := context.WithTimeout(ss.ctx, max(interval, time.Second))
-	defer cancel()
-	var elsewhere []*leasev1.KeepAliveRequest
-	for _, key := range keys {
-		sent := ss.server.opts.Clock()
-		kept, err := ss.server.engine.KeepAlive(key.name, key.token)
-		if err == nil {
-			ss.renewed(key, sent.Add(kept.Hold.ExpiresIn), revocation(&kept.Hold), true)
-			continue
-		}
-		elsewhere = append(elsewhere, &leasev1.KeepAliveRequest{Name: key.name, Token: key.token})
-	}
-	sent := ss.server.opts.Clock()
-	ss.server.keepAll(ctx, ss.caller, elsewhere, func(i int, kept *leasev1.KeepAliveResponse, err error) {
-		key := holdKey{elsewhere[i].GetName(), elsewhere[i].GetToken()}
-		var over *core.NotHeldError
-		switch {
-		case err == nil:
-			ss.renewed(key, sent.Add(kept.GetExpiresIn().AsDuration()), kept.GetRevocation(), ss.server.engine.Serves(key.name))
-		case errors.As(err, &over), status.Code(err) == codes.NotFound:
-			ss.lose(key, leasev1.EndReason_END_REASON_UNSPECIFIED, "")
-		}
-		// After any other error the hold is as old as it was, which the answer to the heartbeat shows.
-	})
-	ss.acknowledge(id, interval)
-}
-
-// acknowledge answers a heartbeat.
-func (ss *sessionStream) acknowledge(id uint64, interval time.Duration) {
-	ss.mu.Lock()
-	defer ss.mu.Unlock()
-	ss.send(id, &leasev1.SessionResponse{Message: &leasev1.SessionResponse_HeartbeatAck{HeartbeatAck: &leasev1.SessionHeartbeatAck{
-		ExpiresIn: durationpb.New(ss.certain()), HeartbeatInterval: durationpb.New(interval),
-	}}})
-}
-
 func (ss *sessionStream) renewed(key holdKey, until core.Instant, asked *leasev1.Revocation, here bool) {
 	ss.mu.Lock()
 	h := ss.holds[key]
@@ -232,16 +182,6 @@ func (ss *sessionStream) renewed(key holdKey, until core.Instant, asked *leasev1
 	if asked != nil {
 		ss.askBack(key, asked, true)
 	}
-}
-
-// certain is how long all holds live at least. The lock is held.
-func (ss *sessionStream) certain() time.Duration {
-	now := ss.server.opts.Clock()
-	least := ss.ttl
-	for _, h := range ss.holds {
-		least = min(least, h.until.Sub(now))
-	}
-	return least
 }
 
 // watchDeadlines warns of holds that will end soon, and of the end of the stream when the replica is about to stop.
