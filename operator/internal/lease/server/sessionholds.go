@@ -19,17 +19,19 @@ type follower struct {
 }
 
 // keep takes a hold into the session and says so, in one step: no heartbeat that the client sends once it has heard of the
-// hold may leave it out, and no loss may be told before.
-func (ss *sessionStream) keep(key holdKey, ttl time.Duration, until core.Instant, message *leasev1.SessionResponse) {
+// hold may leave it out, and no loss may be told before. One that was to be attached when the session was opened may have been given up since.
+func (ss *sessionStream) keep(key holdKey, ttl time.Duration, until core.Instant, opening bool, message *leasev1.SessionResponse) {
 	f := ss.follow(key)
 	ss.mu.Lock()
 	defer ss.mu.Unlock()
-	if ss.holds == nil {
+	_, wanted := ss.attaching[key]
+	if ss.holds == nil || opening && !wanted {
 		if f != nil {
 			go ss.server.engine.Unfollow(f.of)
 		}
 		return
 	}
+	delete(ss.attaching, key)
 	ss.unfollow(key, ss.holds[key]) // one that was granted or attached once more
 	h := &sessionHold{ttl: ttl, until: until}
 	ss.holds[key] = h
@@ -153,6 +155,7 @@ func (ss *sessionStream) forget(key holdKey) {
 	ss.mu.Lock()
 	h := ss.holds[key]
 	delete(ss.holds, key)
+	delete(ss.attaching, key)
 	ss.mu.Unlock()
 	ss.unfollow(key, h)
 }
