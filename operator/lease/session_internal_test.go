@@ -161,6 +161,20 @@ func TestNoLeaseIsHeldPastItsMargin(t *testing.T) {
 	}
 }
 
+// Leases that end one shortly after the other are not looked at anew for each of them.
+func TestManyLeasesEndTogether(t *testing.T) {
+	s := connectedSession(t, 20*time.Second)
+	began := now()
+	for i := range 1000 {
+		s.hold("n", int64(i), time.Minute, began.Add(time.Duration(i)*10*time.Microsecond))
+	}
+	looks := 0
+	for at := began.Add(50 * time.Second); s.Leases() > 0; at = at.Add(s.look(at)) {
+		looks++
+	}
+	require.Less(t, looks, 20)
+}
+
 // A holder that knows of a revocation hears of the next one if that asks for more.
 func TestARevocationThatChanges(t *testing.T) {
 	s := connectedSession(t, 20*time.Second)

@@ -10,6 +10,9 @@ import (
 // beatsPerTTL is how often the service wants a heartbeat in the time that the shortest lease lives.
 const beatsPerTTL = 3
 
+// lookLeast is how often beat looks at most: each time it looks at all leases, so what ends sooner than that ends now.
+const lookLeast = 5 * time.Millisecond
+
 // beat sends heartbeats, and ends leases whose time is over.
 func (s *Session) beat() {
 	timer := time.NewTimer(0)
@@ -38,7 +41,7 @@ func (s *Session) look(at core.Instant) time.Duration {
 		if k.unsure {
 			continue
 		}
-		if until := core.Instant(k.lease.until.Load()); until > at {
+		if until := core.Instant(k.lease.until.Load()); until > at.Add(lookLeast) {
 			next = min(next, until)
 		} else {
 			s.expire(key)
@@ -54,7 +57,7 @@ func (s *Session) look(at core.Instant) time.Duration {
 		return lookEvery // the first stream is not open yet; it hurries us
 	}
 	// Timers stand still while the machine sleeps, so looking when the next lease ends would not do.
-	return min(max(s.interval/8, 5*time.Millisecond), next.Sub(at))
+	return min(max(s.interval/8, lookLeast), next.Sub(at))
 }
 
 // pace has heartbeats sent often enough for a TTL, from now on. The lock is held.
