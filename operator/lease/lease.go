@@ -48,9 +48,16 @@ type Lease struct {
 	// until is a core.Instant: the lease is certainly held before it.
 	until atomic.Int64
 
-	revokeOnce sync.Once
+	revokeMu   sync.Mutex
 	revoked    chan struct{}
-	revocation atomic.Pointer[Revocation]
+	changed    chan struct{} // nil if nobody waits for it
+	revocation atomic.Pointer[wanting]
+}
+
+// wanting is a revocation as it is shown, and as it is compared with the next.
+type wanting struct {
+	Revocation
+	asked core.Asked
 }
 
 func newLease(ctx context.Context, granted *leasev1.AcquireResponse, sent core.Instant) *Lease {
@@ -65,7 +72,7 @@ func newLease(ctx context.Context, granted *leasev1.AcquireResponse, sent core.I
 // confirm renews a lease that was granted long after it was asked for, since its TTL is counted from the asking. It
 // returns an error if the lease is over, or cannot be confirmed until the context ends.
 func (l *Lease) confirm(ctx context.Context) error {
-	for pause := retryFirst; l.Remaining() < l.ttl/2; pause = min(2*pause, retryMost) {
+	for pause := retryFirst; l.ctx.Err() == nil && l.Remaining() < l.ttl/2; pause = min(2*pause, retryMost) {
 		err := l.renew(ctx, l.ttl/3)
 		if err != nil && (errors.Is(err, ErrNotHeld) || !sleep(ctx, jittered(pause))) {
 			return err
@@ -115,8 +122,25 @@ func (l *Lease) Context() context.Context { return l.ctx }
 // Revoked returns a channel that is closed when somebody wants the lease back; see Revocation.
 func (l *Lease) Revoked() <-chan struct{} { return l.revoked }
 
-// Revocation returns the request to let go; nil if there is none.
-func (l *Lease) Revocation() *Revocation { return l.revocation.Load() }
+// Revocation returns the latest request to let go; nil if there is none.
+func (l *Lease) Revocation() *Revocation {
+	if w := l.revocation.Load(); w != nil {
+		return &w.Revocation
+	}
+	return nil
+}
+
+// RevocationChanged returns a channel that is closed when what Revocation returns changes the next time: by the first request to let go, or by
+// another one, which may be forced, or give more or less time than the one before. Who takes the channel before it calls Revocation
+// misses nothing.
+func (l *Lease) RevocationChanged() <-chan struct{} {
+	l.revokeMu.Lock()
+	defer l.revokeMu.Unlock()
+	if l.changed == nil {
+		l.changed = make(chan struct{})
+	}
+	return l.changed
+}
 
 // Release gives the lease back. From the moment it is called the lease is not held any more, whatever it
 // returns. An error means that the service may not know that yet, in which case the lease expires after its TTL.
@@ -174,17 +198,32 @@ func (l *Lease) renew(ctx context.Context, timeout time.Duration) error {
 	return l.renewOnce(ctx)
 }
 
-// wanted takes note that somebody wants the lease back; r may be nil.
+// wanted takes note that somebody wants the lease back; r may be nil, or what is known already.
 func (l *Lease) wanted(r *leasev1.Revocation) {
 	if r == nil {
 		return
 	}
-	l.revokeOnce.Do(func() {
-		l.revocation.Store(&Revocation{
-			Reason: r.GetReason(), RequestedBy: r.GetRequestedBy(), Force: r.GetForce(), Deadline: r.GetDeadlineIn().AsDuration(),
-		})
+	next := &wanting{asked: core.Asked{Reason: r.GetReason(), RequestedBy: r.GetRequestedBy(), Force: r.GetForce()}}
+	next.Revocation = Revocation{
+		Reason: r.GetReason(), RequestedBy: r.GetRequestedBy(), Force: r.GetForce(), Deadline: r.GetDeadlineIn().AsDuration(),
+	}
+	if in := r.GetDeadlineIn(); in != nil {
+		next.asked.By = now().Add(in.AsDuration())
+	}
+	l.revokeMu.Lock()
+	defer l.revokeMu.Unlock()
+	known := l.revocation.Load()
+	if known != nil && !known.asked.News(next.asked) {
+		return
+	}
+	l.revocation.Store(next)
+	if known == nil {
 		close(l.revoked)
-	})
+	}
+	if l.changed != nil {
+		close(l.changed)
+		l.changed = nil
+	}
 }
 
 // jittered spreads what many clients would do at the same moment.

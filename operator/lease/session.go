@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math"
 	"sync"
 	"time"
 
@@ -39,6 +38,7 @@ type Session struct {
 	ended  chan struct{} // closed when run has ended
 
 	posted chan struct{} // tells write of messages in queue
+	hurry  chan struct{} // tells beat of a shorter interval
 
 	mu      sync.Mutex
 	closing bool
@@ -49,32 +49,12 @@ type Session struct {
 	breakStream func()
 	fresh       chan struct{}
 	id          uint64
-	calls       map[uint64]chan answer
+	calls       map[uint64]call
 	leases      map[leaseKey]*kept
-	beats       map[uint64]core.Instant
-	interval    time.Duration
-}
-
-type leaseKey struct {
-	name  string
-	token int64
-}
-
-// kept is a lease of the session. Heartbeats with larger ids than since cover it; after a new stream was opened none does until
-// the service has confirmed that it took the lease in.
-type kept struct {
-	lease *Lease
-	since uint64
-}
-
-const notCovered = math.MaxUint64
-
-// answer is what became of a call, and on which stream.
-type answer struct {
-	response *leasev1.SessionResponse
-	sent     core.Instant
-	stream   stream
-	err      error
+	// beats are the heartbeats that have no answer yet, and last is when the last one was sent.
+	beats    map[uint64]core.Instant
+	last     core.Instant
+	interval time.Duration
 }
 
 // NewSession opens a session, and waits until it is open or the context ends. Of the options, WithTTL and WithHolder apply:
@@ -86,8 +66,9 @@ func (c *Client) NewSession(ctx context.Context, options ...Option) (*Session, e
 	}
 	s := &Session{
 		client: c, open: &leasev1.SessionOpen{Holder: defaults.GetHolder(), Ttl: defaults.GetTtl()},
-		ready: make(chan struct{}), ended: make(chan struct{}), fresh: make(chan struct{}), posted: make(chan struct{}, 1),
-		calls: map[uint64]chan answer{}, leases: map[leaseKey]*kept{}, beats: map[uint64]core.Instant{},
+		ready: make(chan struct{}), ended: make(chan struct{}), fresh: make(chan struct{}),
+		posted: make(chan struct{}, 1), hurry: make(chan struct{}, 1),
+		calls: map[uint64]call{}, leases: map[leaseKey]*kept{}, beats: map[uint64]core.Instant{},
 	}
 	s.ctx, s.cancel = context.WithCancelCause(c.ctx)
 	go s.run()
@@ -126,8 +107,8 @@ func (s *Session) acquire(ctx context.Context, name string, wait *leasev1.Wait, 
 		if err != nil {
 			return nil, fmt.Errorf("lease %q: %w", name, err)
 		}
-		if got.response.GetGranted() != nil {
-			return s.adopt(ctx, got)
+		if got.lease != nil {
+			return s.adopt(ctx, got.lease)
 		}
 		err = refusal(got.response)
 		if requestEnded(err) {
@@ -144,67 +125,6 @@ func (s *Session) acquire(ctx context.Context, name string, wait *leasev1.Wait, 
 func refusal(r *leasev1.SessionResponse) error {
 	refused := r.GetRefused()
 	return status.FromProto(&spb.Status{Code: refused.GetCode(), Message: refused.GetMessage(), Details: refused.GetDetails()}).Err()
-}
-
-// adopt takes a granted lease into the session, and returns it once it is certain for a good while.
-func (s *Session) adopt(ctx context.Context, granted answer) (*Lease, error) {
-	l := newLease(s.ctx, granted.response.GetGranted(), granted.sent)
-	key := leaseKey{l.name, l.token}
-	// One that waited in line is confirmed by a call of its own, since until then its time may count as over.
-	err := s.client.unary(l).confirm(ctx)
-	l.giveBack = func(ctx context.Context) error { return s.release(ctx, key) }
-	for on := granted.stream; err == nil && !s.add(key, l, on); {
-		// The stream it was granted on is gone, and the new one does not know of it.
-		var attached answer
-		attached, err = s.ask(ctx, &leasev1.SessionRequest{Message: &leasev1.SessionRequest_Attach{
-			Attach: &leasev1.SessionAttach{Name: l.name, Token: l.token},
-		}})
-		if err == nil && attached.response.GetAttached() == nil {
-			err = Typed(l.name, refusal(attached.response))
-		}
-		on = attached.stream
-	}
-	if err != nil {
-		tell, cancel := context.WithTimeout(context.WithoutCancel(ctx), retryMost)
-		defer cancel()
-		return nil, errors.Join(err, l.Release(tell))
-	}
-	return l, nil
-}
-
-// add takes a lease in that the service keeps on a stream, if that is still the session's.
-func (s *Session) add(key leaseKey, l *Lease, on stream) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.stream != on {
-		return false
-	}
-	s.leases[key] = &kept{lease: l, since: s.id}
-	return true
-}
-
-// release gives a lease back through the stream.
-func (s *Session) release(ctx context.Context, key leaseKey) error {
-	s.mu.Lock()
-	delete(s.leases, key)
-	s.mu.Unlock()
-	got, err := s.ask(ctx, &leasev1.SessionRequest{Message: &leasev1.SessionRequest_Release{
-		Release: &leasev1.ReleaseRequest{Name: key.name, Token: key.token},
-	}})
-	if err != nil {
-		return err
-	}
-	if got.response.GetReleased() == nil {
-		return refusal(got.response)
-	}
-	return nil
-}
-
-// Leases returns how many leases the session keeps.
-func (s *Session) Leases() int {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return len(s.leases)
 }
 
 // Close releases all leases and ends the session. It waits until the service has confirmed that or the context ends; then the

@@ -205,6 +205,10 @@ func (s *Session) connected(st stream, m *leasev1.SessionOpened, breakStream fun
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.stream, s.breakStream, s.interval = st, breakStream, m.GetHeartbeatInterval().AsDuration()
+	for _, k := range s.leases {
+		s.pace(k.lease.ttl)
+	}
+	s.wakeBeat()
 	close(s.fresh)
 	s.once.Do(func() { close(s.ready) })
 }
@@ -218,7 +222,7 @@ func (s *Session) broken() {
 	}
 	for id, call := range s.calls {
 		delete(s.calls, id)
-		call <- answer{err: errBroken}
+		call.answer <- answer{err: errBroken}
 	}
 	clear(s.beats)
 }
@@ -231,105 +235,39 @@ func (s *Session) handle(opening core.Instant, r *leasev1.SessionResponse) {
 	case *leasev1.SessionResponse_HeartbeatAck:
 		s.acknowledged(r.GetId(), m.HeartbeatAck)
 	case *leasev1.SessionResponse_Attached:
-		if k := s.leases[leaseKey{m.Attached.GetName(), m.Attached.GetToken()}]; k != nil {
-			k.since = s.id
-			k.lease.extend(opening, m.Attached.GetExpiresIn().AsDuration())
-		}
-		s.answered(r)
+		s.attached(opening, leaseKey{m.Attached.GetName(), m.Attached.GetToken()}, m.Attached.GetExpiresIn().AsDuration())
 	case *leasev1.SessionResponse_Lost:
 		s.lose(leaseKey{m.Lost.GetName(), m.Lost.GetToken()}, ErrNotHeld)
 	case *leasev1.SessionResponse_RevokeRequested:
 		if k := s.leases[leaseKey{m.RevokeRequested.GetName(), m.RevokeRequested.GetToken()}]; k != nil {
 			k.lease.wanted(m.RevokeRequested.GetRevocation())
 		}
-	case *leasev1.SessionResponse_Granted, *leasev1.SessionResponse_Refused, *leasev1.SessionResponse_Released:
-		if granted := r.GetGranted(); !s.answered(r) && granted != nil {
-			go s.tell(&leasev1.SessionRequest{Message: &leasev1.SessionRequest_Release{Release: &leasev1.ReleaseRequest{
-				Name: granted.GetName(), Token: granted.GetToken(),
-			}}}) // whoever asked has given up
-		}
+	case *leasev1.SessionResponse_Granted:
+		s.granted(r)
+	case *leasev1.SessionResponse_Refused, *leasev1.SessionResponse_Released:
+		s.answered(r)
 	}
 }
 
 // answered gives a message to the call it answers, if that is still waiting. The lock is held.
-func (s *Session) answered(r *leasev1.SessionResponse) bool {
-	call := s.calls[r.GetId()]
-	delete(s.calls, r.GetId())
-	if call != nil {
-		call <- answer{response: r}
+func (s *Session) answered(r *leasev1.SessionResponse) {
+	if asked, ok := s.calls[r.GetId()]; ok {
+		delete(s.calls, r.GetId())
+		asked.answer <- answer{response: r}
 	}
-	return call != nil
-}
-
-func (s *Session) acknowledged(id uint64, ack *leasev1.SessionHeartbeatAck) {
-	sent, ok := s.beats[id]
-	if !ok {
-		return
-	}
-	delete(s.beats, id)
-	s.interval = ack.GetHeartbeatInterval().AsDuration()
-	for _, k := range s.leases {
-		if k.since < id {
-			k.lease.extend(sent, ack.GetExpiresIn().AsDuration())
-		}
-	}
-}
-
-// lose ends a lease. The lock is held.
-func (s *Session) lose(key leaseKey, cause error) {
-	if k := s.leases[key]; k != nil {
-		delete(s.leases, key)
-		k.lease.cancel(cause)
-	}
-}
-
-// beat sends heartbeats, and ends leases whose time is over.
-func (s *Session) beat() {
-	var last core.Instant
-	for {
-		s.mu.Lock()
-		interval, connected := s.interval, s.stream != nil
-		at := int64(now())
-		if connected && s.silent() {
-			s.breakStream()
-		}
-		for key, k := range s.leases {
-			if k.lease.until.Load() <= at {
-				s.lose(key, ErrExpired)
-			}
-		}
-		s.mu.Unlock()
-		if connected && now().Sub(last) >= interval*3/4 {
-			last = now()
-			s.tell(&leasev1.SessionRequest{Message: &leasev1.SessionRequest_Heartbeat{Heartbeat: &leasev1.SessionHeartbeat{}}})
-		}
-		if !sleep(s.ctx, min(max(interval/8, 5*time.Millisecond), lookEvery)) {
-			return
-		}
-	}
-}
-
-// silent says that a heartbeat has had no answer for longer than the service takes to ask replicas that do not answer it. The
-// lock is held.
-func (s *Session) silent() bool {
-	patience := max(s.interval, time.Second) + s.interval/4
-	for _, sent := range s.beats {
-		if now().Sub(sent) > patience {
-			return true
-		}
-	}
-	return false
 }
 
 // tell sends a message that no caller waits for an answer to. One that is lost with its stream does not matter.
 func (s *Session) tell(r *leasev1.SessionRequest) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.say(r)
+}
+
+// say is tell with the lock held.
+func (s *Session) say(r *leasev1.SessionRequest) {
 	s.id++
 	r.Id = s.id
-	if r.GetHeartbeat() != nil {
-		s.beats[r.GetId()] = now()
-	}
 	s.post(r)
 }
 
@@ -358,33 +296,42 @@ func (s *Session) askOnce(ctx context.Context, r *leasev1.SessionRequest) answer
 	case <-s.ctx.Done():
 		return answer{err: context.Cause(s.ctx)}
 	}
-	call := make(chan answer, 1)
 	s.mu.Lock()
-	st := s.stream
-	if st == nil {
+	if s.stream == nil {
 		s.mu.Unlock()
 		return answer{err: errBroken}
 	}
 	s.id++
 	r = proto.CloneOf(r)
 	r.Id = s.id
-	s.calls[r.GetId()] = call
-	sent := now()
+	asked := call{answer: make(chan answer, 1), sent: now()}
+	s.calls[r.GetId()] = asked
 	s.post(r)
 	s.mu.Unlock()
 	select {
-	case a := <-call:
-		a.sent, a.stream = sent, st
+	case a := <-asked.answer:
 		return a
 	case <-ctx.Done():
 	case <-s.ctx.Done():
 	}
+	return s.giveUp(ctx, r.GetId(), asked)
+}
+
+// giveUp ends a call whose context is over, or the session's. What it was granted at the last moment it must not drop: the session keeps that.
+func (s *Session) giveUp(ctx context.Context, id uint64, asked call) answer {
 	s.mu.Lock()
-	delete(s.calls, r.GetId())
-	s.mu.Unlock()
+	defer s.mu.Unlock()
+	delete(s.calls, id)
+	select {
+	case a := <-asked.answer:
+		if a.lease != nil {
+			return a
+		}
+	default:
+	}
 	if ctx.Err() == nil {
 		return answer{err: context.Cause(s.ctx)}
 	}
-	s.tell(&leasev1.SessionRequest{Message: &leasev1.SessionRequest_Cancel{Cancel: &leasev1.SessionCancel{Request: r.GetId()}}})
+	s.say(&leasev1.SessionRequest{Message: &leasev1.SessionRequest_Cancel{Cancel: &leasev1.SessionCancel{Request: id}}})
 	return answer{err: ctx.Err()}
 }

@@ -9,16 +9,30 @@ import (
 	"testing"
 
 	"github.com/rogpeppe/go-internal/testscript"
+	"go.uber.org/goleak"
 
 	"github.com/holdfast-io/holdfast/operator/internal/lease/leasetest"
 	"github.com/holdfast-io/holdfast/operator/internal/lease/service"
 )
 
 func TestMain(m *testing.M) {
-	testscript.Main(m, map[string]func(){
+	testscript.Main(tidy{m}, map[string]func(){
 		"leasectl":     main,
 		"lease-server": serve,
 	})
+}
+
+// tidy lets tests fail that leave goroutines behind.
+type tidy struct{ *testing.M }
+
+// Run implements testscript.TestingM.
+func (m tidy) Run() int {
+	code := m.M.Run()
+	if err := goleak.Find(); err != nil && code == 0 {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	return code
 }
 
 // serve is a lease service for scripts, which can then kill it. It takes its address, and keeps its data in

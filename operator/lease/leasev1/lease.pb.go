@@ -3381,7 +3381,8 @@ type SessionResponse_Opened struct {
 }
 
 type SessionResponse_HeartbeatAck struct {
-	// Answers heartbeat, once every owner of a hold has confirmed it or the hold was reported Lost.
+	// Answers heartbeat, once every owner of a hold has confirmed it or the hold was reported Lost. Owners that take long are not
+	// waited for.
 	HeartbeatAck *SessionHeartbeatAck `protobuf:"bytes,3,opt,name=heartbeat_ack,json=heartbeatAck,proto3,oneof"`
 }
 
@@ -3755,8 +3756,16 @@ type SessionHeartbeatAck struct {
 	ExpiresIn *durationpb.Duration `protobuf:"bytes,1,opt,name=expires_in,json=expiresIn,proto3" json:"expires_in,omitempty"`
 	// How often to send a heartbeat from now on.
 	HeartbeatInterval *durationpb.Duration `protobuf:"bytes,2,opt,name=heartbeat_interval,json=heartbeatInterval,proto3" json:"heartbeat_interval,omitempty"`
-	unknownFields     protoimpl.UnknownFields
-	sizeCache         protoimpl.SizeCache
+	// Whether each hold of the session that is not among the others lives for its whole TTL from when the heartbeat was sent,
+	// whatever expires_in says. Servers that do not tell holds apart never set it.
+	Renewed bool `protobuf:"varint,3,opt,name=renewed,proto3" json:"renewed,omitempty"`
+	// The holds that the heartbeat did not renew for their whole TTLs, at most 1000; maybe one that is over.
+	Others []*SessionHeartbeatOther `protobuf:"bytes,4,rep,name=others,proto3" json:"others,omitempty"`
+	// Whether another answer to the same heartbeat follows, with more of the others. Only the last one says anything about holds that are
+	// in none of them.
+	More          bool `protobuf:"varint,5,opt,name=more,proto3" json:"more,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *SessionHeartbeatAck) Reset() {
@@ -3803,6 +3812,91 @@ func (x *SessionHeartbeatAck) GetHeartbeatInterval() *durationpb.Duration {
 	return nil
 }
 
+func (x *SessionHeartbeatAck) GetRenewed() bool {
+	if x != nil {
+		return x.Renewed
+	}
+	return false
+}
+
+func (x *SessionHeartbeatAck) GetOthers() []*SessionHeartbeatOther {
+	if x != nil {
+		return x.Others
+	}
+	return nil
+}
+
+func (x *SessionHeartbeatAck) GetMore() bool {
+	if x != nil {
+		return x.More
+	}
+	return false
+}
+
+// SessionHeartbeatOther is a hold that a heartbeat did not renew for its whole TTL, because nobody serves it at the moment, or not yet.
+type SessionHeartbeatOther struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The name.
+	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	// The token.
+	Token int64 `protobuf:"varint,2,opt,name=token,proto3" json:"token,omitempty"`
+	// For how many milliseconds from now it still lives at least.
+	ExpiresInMillis int64 `protobuf:"varint,3,opt,name=expires_in_millis,json=expiresInMillis,proto3" json:"expires_in_millis,omitempty"`
+	unknownFields   protoimpl.UnknownFields
+	sizeCache       protoimpl.SizeCache
+}
+
+func (x *SessionHeartbeatOther) Reset() {
+	*x = SessionHeartbeatOther{}
+	mi := &file_dist_system_lease_v1_lease_proto_msgTypes[43]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SessionHeartbeatOther) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SessionHeartbeatOther) ProtoMessage() {}
+
+func (x *SessionHeartbeatOther) ProtoReflect() protoreflect.Message {
+	mi := &file_dist_system_lease_v1_lease_proto_msgTypes[43]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SessionHeartbeatOther.ProtoReflect.Descriptor instead.
+func (*SessionHeartbeatOther) Descriptor() ([]byte, []int) {
+	return file_dist_system_lease_v1_lease_proto_rawDescGZIP(), []int{43}
+}
+
+func (x *SessionHeartbeatOther) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *SessionHeartbeatOther) GetToken() int64 {
+	if x != nil {
+		return x.Token
+	}
+	return 0
+}
+
+func (x *SessionHeartbeatOther) GetExpiresInMillis() int64 {
+	if x != nil {
+		return x.ExpiresInMillis
+	}
+	return 0
+}
+
 // SessionQueued tells a waiting acquire its place.
 type SessionQueued struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -3816,7 +3910,7 @@ type SessionQueued struct {
 
 func (x *SessionQueued) Reset() {
 	*x = SessionQueued{}
-	mi := &file_dist_system_lease_v1_lease_proto_msgTypes[43]
+	mi := &file_dist_system_lease_v1_lease_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3828,7 +3922,7 @@ func (x *SessionQueued) String() string {
 func (*SessionQueued) ProtoMessage() {}
 
 func (x *SessionQueued) ProtoReflect() protoreflect.Message {
-	mi := &file_dist_system_lease_v1_lease_proto_msgTypes[43]
+	mi := &file_dist_system_lease_v1_lease_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3841,7 +3935,7 @@ func (x *SessionQueued) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SessionQueued.ProtoReflect.Descriptor instead.
 func (*SessionQueued) Descriptor() ([]byte, []int) {
-	return file_dist_system_lease_v1_lease_proto_rawDescGZIP(), []int{43}
+	return file_dist_system_lease_v1_lease_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *SessionQueued) GetQueuePosition() int32 {
@@ -3873,7 +3967,7 @@ type SessionRefused struct {
 
 func (x *SessionRefused) Reset() {
 	*x = SessionRefused{}
-	mi := &file_dist_system_lease_v1_lease_proto_msgTypes[44]
+	mi := &file_dist_system_lease_v1_lease_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3885,7 +3979,7 @@ func (x *SessionRefused) String() string {
 func (*SessionRefused) ProtoMessage() {}
 
 func (x *SessionRefused) ProtoReflect() protoreflect.Message {
-	mi := &file_dist_system_lease_v1_lease_proto_msgTypes[44]
+	mi := &file_dist_system_lease_v1_lease_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3898,7 +3992,7 @@ func (x *SessionRefused) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SessionRefused.ProtoReflect.Descriptor instead.
 func (*SessionRefused) Descriptor() ([]byte, []int) {
-	return file_dist_system_lease_v1_lease_proto_rawDescGZIP(), []int{44}
+	return file_dist_system_lease_v1_lease_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *SessionRefused) GetCode() int32 {
@@ -3939,7 +4033,7 @@ type SessionAttached struct {
 
 func (x *SessionAttached) Reset() {
 	*x = SessionAttached{}
-	mi := &file_dist_system_lease_v1_lease_proto_msgTypes[45]
+	mi := &file_dist_system_lease_v1_lease_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3951,7 +4045,7 @@ func (x *SessionAttached) String() string {
 func (*SessionAttached) ProtoMessage() {}
 
 func (x *SessionAttached) ProtoReflect() protoreflect.Message {
-	mi := &file_dist_system_lease_v1_lease_proto_msgTypes[45]
+	mi := &file_dist_system_lease_v1_lease_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3964,7 +4058,7 @@ func (x *SessionAttached) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SessionAttached.ProtoReflect.Descriptor instead.
 func (*SessionAttached) Descriptor() ([]byte, []int) {
-	return file_dist_system_lease_v1_lease_proto_rawDescGZIP(), []int{45}
+	return file_dist_system_lease_v1_lease_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *SessionAttached) GetName() string {
@@ -4010,7 +4104,7 @@ type SessionExpiring struct {
 
 func (x *SessionExpiring) Reset() {
 	*x = SessionExpiring{}
-	mi := &file_dist_system_lease_v1_lease_proto_msgTypes[46]
+	mi := &file_dist_system_lease_v1_lease_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4022,7 +4116,7 @@ func (x *SessionExpiring) String() string {
 func (*SessionExpiring) ProtoMessage() {}
 
 func (x *SessionExpiring) ProtoReflect() protoreflect.Message {
-	mi := &file_dist_system_lease_v1_lease_proto_msgTypes[46]
+	mi := &file_dist_system_lease_v1_lease_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4035,7 +4129,7 @@ func (x *SessionExpiring) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SessionExpiring.ProtoReflect.Descriptor instead.
 func (*SessionExpiring) Descriptor() ([]byte, []int) {
-	return file_dist_system_lease_v1_lease_proto_rawDescGZIP(), []int{46}
+	return file_dist_system_lease_v1_lease_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *SessionExpiring) GetName() string {
@@ -4076,7 +4170,7 @@ type SessionLost struct {
 
 func (x *SessionLost) Reset() {
 	*x = SessionLost{}
-	mi := &file_dist_system_lease_v1_lease_proto_msgTypes[47]
+	mi := &file_dist_system_lease_v1_lease_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4088,7 +4182,7 @@ func (x *SessionLost) String() string {
 func (*SessionLost) ProtoMessage() {}
 
 func (x *SessionLost) ProtoReflect() protoreflect.Message {
-	mi := &file_dist_system_lease_v1_lease_proto_msgTypes[47]
+	mi := &file_dist_system_lease_v1_lease_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4101,7 +4195,7 @@ func (x *SessionLost) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SessionLost.ProtoReflect.Descriptor instead.
 func (*SessionLost) Descriptor() ([]byte, []int) {
-	return file_dist_system_lease_v1_lease_proto_rawDescGZIP(), []int{47}
+	return file_dist_system_lease_v1_lease_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *SessionLost) GetName() string {
@@ -4147,7 +4241,7 @@ type SessionRevokeRequested struct {
 
 func (x *SessionRevokeRequested) Reset() {
 	*x = SessionRevokeRequested{}
-	mi := &file_dist_system_lease_v1_lease_proto_msgTypes[48]
+	mi := &file_dist_system_lease_v1_lease_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4159,7 +4253,7 @@ func (x *SessionRevokeRequested) String() string {
 func (*SessionRevokeRequested) ProtoMessage() {}
 
 func (x *SessionRevokeRequested) ProtoReflect() protoreflect.Message {
-	mi := &file_dist_system_lease_v1_lease_proto_msgTypes[48]
+	mi := &file_dist_system_lease_v1_lease_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4172,7 +4266,7 @@ func (x *SessionRevokeRequested) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SessionRevokeRequested.ProtoReflect.Descriptor instead.
 func (*SessionRevokeRequested) Descriptor() ([]byte, []int) {
-	return file_dist_system_lease_v1_lease_proto_rawDescGZIP(), []int{48}
+	return file_dist_system_lease_v1_lease_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *SessionRevokeRequested) GetName() string {
@@ -4209,7 +4303,7 @@ type SessionGoAway struct {
 
 func (x *SessionGoAway) Reset() {
 	*x = SessionGoAway{}
-	mi := &file_dist_system_lease_v1_lease_proto_msgTypes[49]
+	mi := &file_dist_system_lease_v1_lease_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4221,7 +4315,7 @@ func (x *SessionGoAway) String() string {
 func (*SessionGoAway) ProtoMessage() {}
 
 func (x *SessionGoAway) ProtoReflect() protoreflect.Message {
-	mi := &file_dist_system_lease_v1_lease_proto_msgTypes[49]
+	mi := &file_dist_system_lease_v1_lease_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4234,7 +4328,7 @@ func (x *SessionGoAway) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SessionGoAway.ProtoReflect.Descriptor instead.
 func (*SessionGoAway) Descriptor() ([]byte, []int) {
-	return file_dist_system_lease_v1_lease_proto_rawDescGZIP(), []int{49}
+	return file_dist_system_lease_v1_lease_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *SessionGoAway) GetReason() string {
@@ -4267,7 +4361,7 @@ type ShardMap struct {
 
 func (x *ShardMap) Reset() {
 	*x = ShardMap{}
-	mi := &file_dist_system_lease_v1_lease_proto_msgTypes[50]
+	mi := &file_dist_system_lease_v1_lease_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4279,7 +4373,7 @@ func (x *ShardMap) String() string {
 func (*ShardMap) ProtoMessage() {}
 
 func (x *ShardMap) ProtoReflect() protoreflect.Message {
-	mi := &file_dist_system_lease_v1_lease_proto_msgTypes[50]
+	mi := &file_dist_system_lease_v1_lease_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4292,7 +4386,7 @@ func (x *ShardMap) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ShardMap.ProtoReflect.Descriptor instead.
 func (*ShardMap) Descriptor() ([]byte, []int) {
-	return file_dist_system_lease_v1_lease_proto_rawDescGZIP(), []int{50}
+	return file_dist_system_lease_v1_lease_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *ShardMap) GetRevision() int64 {
@@ -4337,7 +4431,7 @@ type ShardMember struct {
 
 func (x *ShardMember) Reset() {
 	*x = ShardMember{}
-	mi := &file_dist_system_lease_v1_lease_proto_msgTypes[51]
+	mi := &file_dist_system_lease_v1_lease_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4349,7 +4443,7 @@ func (x *ShardMember) String() string {
 func (*ShardMember) ProtoMessage() {}
 
 func (x *ShardMember) ProtoReflect() protoreflect.Message {
-	mi := &file_dist_system_lease_v1_lease_proto_msgTypes[51]
+	mi := &file_dist_system_lease_v1_lease_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4362,7 +4456,7 @@ func (x *ShardMember) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ShardMember.ProtoReflect.Descriptor instead.
 func (*ShardMember) Descriptor() ([]byte, []int) {
-	return file_dist_system_lease_v1_lease_proto_rawDescGZIP(), []int{51}
+	return file_dist_system_lease_v1_lease_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *ShardMember) GetName() string {
@@ -4409,7 +4503,7 @@ type GetShardMapRequest struct {
 
 func (x *GetShardMapRequest) Reset() {
 	*x = GetShardMapRequest{}
-	mi := &file_dist_system_lease_v1_lease_proto_msgTypes[52]
+	mi := &file_dist_system_lease_v1_lease_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4421,7 +4515,7 @@ func (x *GetShardMapRequest) String() string {
 func (*GetShardMapRequest) ProtoMessage() {}
 
 func (x *GetShardMapRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_dist_system_lease_v1_lease_proto_msgTypes[52]
+	mi := &file_dist_system_lease_v1_lease_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4434,7 +4528,7 @@ func (x *GetShardMapRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetShardMapRequest.ProtoReflect.Descriptor instead.
 func (*GetShardMapRequest) Descriptor() ([]byte, []int) {
-	return file_dist_system_lease_v1_lease_proto_rawDescGZIP(), []int{52}
+	return file_dist_system_lease_v1_lease_proto_rawDescGZIP(), []int{53}
 }
 
 // GetShardMapResponse is the map.
@@ -4448,7 +4542,7 @@ type GetShardMapResponse struct {
 
 func (x *GetShardMapResponse) Reset() {
 	*x = GetShardMapResponse{}
-	mi := &file_dist_system_lease_v1_lease_proto_msgTypes[53]
+	mi := &file_dist_system_lease_v1_lease_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4460,7 +4554,7 @@ func (x *GetShardMapResponse) String() string {
 func (*GetShardMapResponse) ProtoMessage() {}
 
 func (x *GetShardMapResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_dist_system_lease_v1_lease_proto_msgTypes[53]
+	mi := &file_dist_system_lease_v1_lease_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4473,7 +4567,7 @@ func (x *GetShardMapResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetShardMapResponse.ProtoReflect.Descriptor instead.
 func (*GetShardMapResponse) Descriptor() ([]byte, []int) {
-	return file_dist_system_lease_v1_lease_proto_rawDescGZIP(), []int{53}
+	return file_dist_system_lease_v1_lease_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *GetShardMapResponse) GetMap() *ShardMap {
@@ -4492,7 +4586,7 @@ type WatchShardMapRequest struct {
 
 func (x *WatchShardMapRequest) Reset() {
 	*x = WatchShardMapRequest{}
-	mi := &file_dist_system_lease_v1_lease_proto_msgTypes[54]
+	mi := &file_dist_system_lease_v1_lease_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4504,7 +4598,7 @@ func (x *WatchShardMapRequest) String() string {
 func (*WatchShardMapRequest) ProtoMessage() {}
 
 func (x *WatchShardMapRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_dist_system_lease_v1_lease_proto_msgTypes[54]
+	mi := &file_dist_system_lease_v1_lease_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4517,7 +4611,7 @@ func (x *WatchShardMapRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchShardMapRequest.ProtoReflect.Descriptor instead.
 func (*WatchShardMapRequest) Descriptor() ([]byte, []int) {
-	return file_dist_system_lease_v1_lease_proto_rawDescGZIP(), []int{54}
+	return file_dist_system_lease_v1_lease_proto_rawDescGZIP(), []int{55}
 }
 
 // WatchShardMapResponse is the map at a moment.
@@ -4531,7 +4625,7 @@ type WatchShardMapResponse struct {
 
 func (x *WatchShardMapResponse) Reset() {
 	*x = WatchShardMapResponse{}
-	mi := &file_dist_system_lease_v1_lease_proto_msgTypes[55]
+	mi := &file_dist_system_lease_v1_lease_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4543,7 +4637,7 @@ func (x *WatchShardMapResponse) String() string {
 func (*WatchShardMapResponse) ProtoMessage() {}
 
 func (x *WatchShardMapResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_dist_system_lease_v1_lease_proto_msgTypes[55]
+	mi := &file_dist_system_lease_v1_lease_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4556,7 +4650,7 @@ func (x *WatchShardMapResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchShardMapResponse.ProtoReflect.Descriptor instead.
 func (*WatchShardMapResponse) Descriptor() ([]byte, []int) {
-	return file_dist_system_lease_v1_lease_proto_rawDescGZIP(), []int{55}
+	return file_dist_system_lease_v1_lease_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *WatchShardMapResponse) GetMap() *ShardMap {
@@ -4820,11 +4914,18 @@ const file_dist_system_lease_v1_lease_proto_rawDesc = "" +
 	"\x12heartbeat_interval\x18\x01 \x01(\v2\x19.google.protobuf.DurationR\x11heartbeatInterval\x12+\n" +
 	"\x03ttl\x18\x02 \x01(\v2\x19.google.protobuf.DurationR\x03ttl\x12\x18\n" +
 	"\abatches\x18\x03 \x01(\bR\abatches\x12\x19\n" +
-	"\bget_many\x18\x04 \x01(\bR\agetMany\"\x99\x01\n" +
+	"\bget_many\x18\x04 \x01(\bR\agetMany\"\x8c\x02\n" +
 	"\x13SessionHeartbeatAck\x128\n" +
 	"\n" +
 	"expires_in\x18\x01 \x01(\v2\x19.google.protobuf.DurationR\texpiresIn\x12H\n" +
-	"\x12heartbeat_interval\x18\x02 \x01(\v2\x19.google.protobuf.DurationR\x11heartbeatInterval\"h\n" +
+	"\x12heartbeat_interval\x18\x02 \x01(\v2\x19.google.protobuf.DurationR\x11heartbeatInterval\x12\x18\n" +
+	"\arenewed\x18\x03 \x01(\bR\arenewed\x12C\n" +
+	"\x06others\x18\x04 \x03(\v2+.dist.system.lease.v1.SessionHeartbeatOtherR\x06others\x12\x12\n" +
+	"\x04more\x18\x05 \x01(\bR\x04more\"m\n" +
+	"\x15SessionHeartbeatOther\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x14\n" +
+	"\x05token\x18\x02 \x01(\x03R\x05token\x12*\n" +
+	"\x11expires_in_millis\x18\x03 \x01(\x03R\x0fexpiresInMillis\"h\n" +
 	"\rSessionQueued\x12%\n" +
 	"\x0equeue_position\x18\x01 \x01(\x05R\rqueuePosition\x120\n" +
 	"\x05holds\x18\x02 \x03(\v2\x1a.dist.system.lease.v1.HoldR\x05holds\"n\n" +
@@ -4933,7 +5034,7 @@ func file_dist_system_lease_v1_lease_proto_rawDescGZIP() []byte {
 }
 
 var file_dist_system_lease_v1_lease_proto_enumTypes = make([]protoimpl.EnumInfo, 6)
-var file_dist_system_lease_v1_lease_proto_msgTypes = make([]protoimpl.MessageInfo, 58)
+var file_dist_system_lease_v1_lease_proto_msgTypes = make([]protoimpl.MessageInfo, 59)
 var file_dist_system_lease_v1_lease_proto_goTypes = []any{
 	(LeaseMode)(0),                  // 0: dist.system.lease.v1.LeaseMode
 	(EndReason)(0),                  // 1: dist.system.lease.v1.EndReason
@@ -4984,58 +5085,59 @@ var file_dist_system_lease_v1_lease_proto_goTypes = []any{
 	(*LeaseSummary)(nil),            // 46: dist.system.lease.v1.LeaseSummary
 	(*SessionOpened)(nil),           // 47: dist.system.lease.v1.SessionOpened
 	(*SessionHeartbeatAck)(nil),     // 48: dist.system.lease.v1.SessionHeartbeatAck
-	(*SessionQueued)(nil),           // 49: dist.system.lease.v1.SessionQueued
-	(*SessionRefused)(nil),          // 50: dist.system.lease.v1.SessionRefused
-	(*SessionAttached)(nil),         // 51: dist.system.lease.v1.SessionAttached
-	(*SessionExpiring)(nil),         // 52: dist.system.lease.v1.SessionExpiring
-	(*SessionLost)(nil),             // 53: dist.system.lease.v1.SessionLost
-	(*SessionRevokeRequested)(nil),  // 54: dist.system.lease.v1.SessionRevokeRequested
-	(*SessionGoAway)(nil),           // 55: dist.system.lease.v1.SessionGoAway
-	(*ShardMap)(nil),                // 56: dist.system.lease.v1.ShardMap
-	(*ShardMember)(nil),             // 57: dist.system.lease.v1.ShardMember
-	(*GetShardMapRequest)(nil),      // 58: dist.system.lease.v1.GetShardMapRequest
-	(*GetShardMapResponse)(nil),     // 59: dist.system.lease.v1.GetShardMapResponse
-	(*WatchShardMapRequest)(nil),    // 60: dist.system.lease.v1.WatchShardMapRequest
-	(*WatchShardMapResponse)(nil),   // 61: dist.system.lease.v1.WatchShardMapResponse
-	nil,                             // 62: dist.system.lease.v1.Hold.MetadataEntry
-	nil,                             // 63: dist.system.lease.v1.AcquireRequest.MetadataEntry
-	(*timestamppb.Timestamp)(nil),   // 64: google.protobuf.Timestamp
-	(*durationpb.Duration)(nil),     // 65: google.protobuf.Duration
-	(*anypb.Any)(nil),               // 66: google.protobuf.Any
+	(*SessionHeartbeatOther)(nil),   // 49: dist.system.lease.v1.SessionHeartbeatOther
+	(*SessionQueued)(nil),           // 50: dist.system.lease.v1.SessionQueued
+	(*SessionRefused)(nil),          // 51: dist.system.lease.v1.SessionRefused
+	(*SessionAttached)(nil),         // 52: dist.system.lease.v1.SessionAttached
+	(*SessionExpiring)(nil),         // 53: dist.system.lease.v1.SessionExpiring
+	(*SessionLost)(nil),             // 54: dist.system.lease.v1.SessionLost
+	(*SessionRevokeRequested)(nil),  // 55: dist.system.lease.v1.SessionRevokeRequested
+	(*SessionGoAway)(nil),           // 56: dist.system.lease.v1.SessionGoAway
+	(*ShardMap)(nil),                // 57: dist.system.lease.v1.ShardMap
+	(*ShardMember)(nil),             // 58: dist.system.lease.v1.ShardMember
+	(*GetShardMapRequest)(nil),      // 59: dist.system.lease.v1.GetShardMapRequest
+	(*GetShardMapResponse)(nil),     // 60: dist.system.lease.v1.GetShardMapResponse
+	(*WatchShardMapRequest)(nil),    // 61: dist.system.lease.v1.WatchShardMapRequest
+	(*WatchShardMapResponse)(nil),   // 62: dist.system.lease.v1.WatchShardMapResponse
+	nil,                             // 63: dist.system.lease.v1.Hold.MetadataEntry
+	nil,                             // 64: dist.system.lease.v1.AcquireRequest.MetadataEntry
+	(*timestamppb.Timestamp)(nil),   // 65: google.protobuf.Timestamp
+	(*durationpb.Duration)(nil),     // 66: google.protobuf.Duration
+	(*anypb.Any)(nil),               // 67: google.protobuf.Any
 }
 var file_dist_system_lease_v1_lease_proto_depIdxs = []int32{
 	0,   // 0: dist.system.lease.v1.Lease.mode:type_name -> dist.system.lease.v1.LeaseMode
 	7,   // 1: dist.system.lease.v1.Lease.holds:type_name -> dist.system.lease.v1.Hold
 	8,   // 2: dist.system.lease.v1.Lease.queue:type_name -> dist.system.lease.v1.Waiter
-	64,  // 3: dist.system.lease.v1.Lease.grace_until:type_name -> google.protobuf.Timestamp
+	65,  // 3: dist.system.lease.v1.Lease.grace_until:type_name -> google.protobuf.Timestamp
 	0,   // 4: dist.system.lease.v1.Hold.mode:type_name -> dist.system.lease.v1.LeaseMode
-	65,  // 5: dist.system.lease.v1.Hold.ttl:type_name -> google.protobuf.Duration
-	65,  // 6: dist.system.lease.v1.Hold.expires_in:type_name -> google.protobuf.Duration
-	64,  // 7: dist.system.lease.v1.Hold.acquired_at:type_name -> google.protobuf.Timestamp
-	62,  // 8: dist.system.lease.v1.Hold.metadata:type_name -> dist.system.lease.v1.Hold.MetadataEntry
+	66,  // 5: dist.system.lease.v1.Hold.ttl:type_name -> google.protobuf.Duration
+	66,  // 6: dist.system.lease.v1.Hold.expires_in:type_name -> google.protobuf.Duration
+	65,  // 7: dist.system.lease.v1.Hold.acquired_at:type_name -> google.protobuf.Timestamp
+	63,  // 8: dist.system.lease.v1.Hold.metadata:type_name -> dist.system.lease.v1.Hold.MetadataEntry
 	9,   // 9: dist.system.lease.v1.Hold.revocation:type_name -> dist.system.lease.v1.Revocation
 	0,   // 10: dist.system.lease.v1.Waiter.mode:type_name -> dist.system.lease.v1.LeaseMode
-	65,  // 11: dist.system.lease.v1.Waiter.waited:type_name -> google.protobuf.Duration
-	65,  // 12: dist.system.lease.v1.Revocation.deadline_in:type_name -> google.protobuf.Duration
+	66,  // 11: dist.system.lease.v1.Waiter.waited:type_name -> google.protobuf.Duration
+	66,  // 12: dist.system.lease.v1.Revocation.deadline_in:type_name -> google.protobuf.Duration
 	7,   // 13: dist.system.lease.v1.Contention.holds:type_name -> dist.system.lease.v1.Hold
-	65,  // 14: dist.system.lease.v1.Wait.timeout:type_name -> google.protobuf.Duration
-	65,  // 15: dist.system.lease.v1.Wait.waited:type_name -> google.protobuf.Duration
+	66,  // 14: dist.system.lease.v1.Wait.timeout:type_name -> google.protobuf.Duration
+	66,  // 15: dist.system.lease.v1.Wait.waited:type_name -> google.protobuf.Duration
 	0,   // 16: dist.system.lease.v1.AcquireRequest.mode:type_name -> dist.system.lease.v1.LeaseMode
-	65,  // 17: dist.system.lease.v1.AcquireRequest.ttl:type_name -> google.protobuf.Duration
-	63,  // 18: dist.system.lease.v1.AcquireRequest.metadata:type_name -> dist.system.lease.v1.AcquireRequest.MetadataEntry
+	66,  // 17: dist.system.lease.v1.AcquireRequest.ttl:type_name -> google.protobuf.Duration
+	64,  // 18: dist.system.lease.v1.AcquireRequest.metadata:type_name -> dist.system.lease.v1.AcquireRequest.MetadataEntry
 	11,  // 19: dist.system.lease.v1.AcquireRequest.wait:type_name -> dist.system.lease.v1.Wait
-	65,  // 20: dist.system.lease.v1.AcquireResponse.ttl:type_name -> google.protobuf.Duration
-	65,  // 21: dist.system.lease.v1.AcquireResponse.expires_in:type_name -> google.protobuf.Duration
-	64,  // 22: dist.system.lease.v1.AcquireResponse.grace_until:type_name -> google.protobuf.Timestamp
-	65,  // 23: dist.system.lease.v1.AcquireResponse.waited:type_name -> google.protobuf.Duration
-	65,  // 24: dist.system.lease.v1.KeepAliveResponse.ttl:type_name -> google.protobuf.Duration
-	65,  // 25: dist.system.lease.v1.KeepAliveResponse.expires_in:type_name -> google.protobuf.Duration
-	64,  // 26: dist.system.lease.v1.KeepAliveResponse.grace_until:type_name -> google.protobuf.Timestamp
+	66,  // 20: dist.system.lease.v1.AcquireResponse.ttl:type_name -> google.protobuf.Duration
+	66,  // 21: dist.system.lease.v1.AcquireResponse.expires_in:type_name -> google.protobuf.Duration
+	65,  // 22: dist.system.lease.v1.AcquireResponse.grace_until:type_name -> google.protobuf.Timestamp
+	66,  // 23: dist.system.lease.v1.AcquireResponse.waited:type_name -> google.protobuf.Duration
+	66,  // 24: dist.system.lease.v1.KeepAliveResponse.ttl:type_name -> google.protobuf.Duration
+	66,  // 25: dist.system.lease.v1.KeepAliveResponse.expires_in:type_name -> google.protobuf.Duration
+	65,  // 26: dist.system.lease.v1.KeepAliveResponse.grace_until:type_name -> google.protobuf.Timestamp
 	9,   // 27: dist.system.lease.v1.KeepAliveResponse.revocation:type_name -> dist.system.lease.v1.Revocation
 	14,  // 28: dist.system.lease.v1.KeepAliveAllRequest.holds:type_name -> dist.system.lease.v1.KeepAliveRequest
 	18,  // 29: dist.system.lease.v1.KeepAliveAllResponse.results:type_name -> dist.system.lease.v1.KeepAliveResult
 	15,  // 30: dist.system.lease.v1.KeepAliveResult.kept:type_name -> dist.system.lease.v1.KeepAliveResponse
-	50,  // 31: dist.system.lease.v1.KeepAliveResult.refused:type_name -> dist.system.lease.v1.SessionRefused
+	51,  // 31: dist.system.lease.v1.KeepAliveResult.refused:type_name -> dist.system.lease.v1.SessionRefused
 	6,   // 32: dist.system.lease.v1.GetResponse.lease:type_name -> dist.system.lease.v1.Lease
 	6,   // 33: dist.system.lease.v1.ListResponse.leases:type_name -> dist.system.lease.v1.Lease
 	27,  // 34: dist.system.lease.v1.WatchResponse.snapshot:type_name -> dist.system.lease.v1.WatchSnapshot
@@ -5047,10 +5149,10 @@ var file_dist_system_lease_v1_lease_proto_depIdxs = []int32{
 	4,   // 40: dist.system.lease.v1.WatchEvent.kind:type_name -> dist.system.lease.v1.WatchEvent.Kind
 	7,   // 41: dist.system.lease.v1.WatchEvent.hold:type_name -> dist.system.lease.v1.Hold
 	1,   // 42: dist.system.lease.v1.WatchEvent.end_reason:type_name -> dist.system.lease.v1.EndReason
-	65,  // 43: dist.system.lease.v1.RevokeRequest.deadline:type_name -> google.protobuf.Duration
+	66,  // 43: dist.system.lease.v1.RevokeRequest.deadline:type_name -> google.protobuf.Duration
 	7,   // 44: dist.system.lease.v1.RevokeResponse.holds:type_name -> dist.system.lease.v1.Hold
 	5,   // 45: dist.system.lease.v1.CheckTokenResponse.verdict:type_name -> dist.system.lease.v1.CheckTokenResponse.Verdict
-	65,  // 46: dist.system.lease.v1.CheckTokenResponse.expires_in:type_name -> google.protobuf.Duration
+	66,  // 46: dist.system.lease.v1.CheckTokenResponse.expires_in:type_name -> google.protobuf.Duration
 	38,  // 47: dist.system.lease.v1.SessionRequest.open:type_name -> dist.system.lease.v1.SessionOpen
 	39,  // 48: dist.system.lease.v1.SessionRequest.heartbeat:type_name -> dist.system.lease.v1.SessionHeartbeat
 	12,  // 49: dist.system.lease.v1.SessionRequest.acquire:type_name -> dist.system.lease.v1.AcquireRequest
@@ -5062,70 +5164,71 @@ var file_dist_system_lease_v1_lease_proto_depIdxs = []int32{
 	36,  // 55: dist.system.lease.v1.SessionRequest.batch:type_name -> dist.system.lease.v1.SessionRequestBatch
 	37,  // 56: dist.system.lease.v1.SessionRequest.get_many:type_name -> dist.system.lease.v1.SessionGetMany
 	35,  // 57: dist.system.lease.v1.SessionRequestBatch.requests:type_name -> dist.system.lease.v1.SessionRequest
-	65,  // 58: dist.system.lease.v1.SessionOpen.ttl:type_name -> google.protobuf.Duration
+	66,  // 58: dist.system.lease.v1.SessionOpen.ttl:type_name -> google.protobuf.Duration
 	41,  // 59: dist.system.lease.v1.SessionOpen.attach:type_name -> dist.system.lease.v1.SessionAttach
 	47,  // 60: dist.system.lease.v1.SessionResponse.opened:type_name -> dist.system.lease.v1.SessionOpened
 	48,  // 61: dist.system.lease.v1.SessionResponse.heartbeat_ack:type_name -> dist.system.lease.v1.SessionHeartbeatAck
-	49,  // 62: dist.system.lease.v1.SessionResponse.queued:type_name -> dist.system.lease.v1.SessionQueued
+	50,  // 62: dist.system.lease.v1.SessionResponse.queued:type_name -> dist.system.lease.v1.SessionQueued
 	13,  // 63: dist.system.lease.v1.SessionResponse.granted:type_name -> dist.system.lease.v1.AcquireResponse
-	50,  // 64: dist.system.lease.v1.SessionResponse.refused:type_name -> dist.system.lease.v1.SessionRefused
+	51,  // 64: dist.system.lease.v1.SessionResponse.refused:type_name -> dist.system.lease.v1.SessionRefused
 	20,  // 65: dist.system.lease.v1.SessionResponse.released:type_name -> dist.system.lease.v1.ReleaseResponse
-	51,  // 66: dist.system.lease.v1.SessionResponse.attached:type_name -> dist.system.lease.v1.SessionAttached
-	52,  // 67: dist.system.lease.v1.SessionResponse.expiring:type_name -> dist.system.lease.v1.SessionExpiring
-	53,  // 68: dist.system.lease.v1.SessionResponse.lost:type_name -> dist.system.lease.v1.SessionLost
-	54,  // 69: dist.system.lease.v1.SessionResponse.revoke_requested:type_name -> dist.system.lease.v1.SessionRevokeRequested
-	55,  // 70: dist.system.lease.v1.SessionResponse.go_away:type_name -> dist.system.lease.v1.SessionGoAway
+	52,  // 66: dist.system.lease.v1.SessionResponse.attached:type_name -> dist.system.lease.v1.SessionAttached
+	53,  // 67: dist.system.lease.v1.SessionResponse.expiring:type_name -> dist.system.lease.v1.SessionExpiring
+	54,  // 68: dist.system.lease.v1.SessionResponse.lost:type_name -> dist.system.lease.v1.SessionLost
+	55,  // 69: dist.system.lease.v1.SessionResponse.revoke_requested:type_name -> dist.system.lease.v1.SessionRevokeRequested
+	56,  // 70: dist.system.lease.v1.SessionResponse.go_away:type_name -> dist.system.lease.v1.SessionGoAway
 	22,  // 71: dist.system.lease.v1.SessionResponse.got:type_name -> dist.system.lease.v1.GetResponse
 	44,  // 72: dist.system.lease.v1.SessionResponse.batch:type_name -> dist.system.lease.v1.SessionResponseBatch
 	45,  // 73: dist.system.lease.v1.SessionResponse.got_many:type_name -> dist.system.lease.v1.SessionGotMany
 	43,  // 74: dist.system.lease.v1.SessionResponseBatch.responses:type_name -> dist.system.lease.v1.SessionResponse
 	46,  // 75: dist.system.lease.v1.SessionGotMany.leases:type_name -> dist.system.lease.v1.LeaseSummary
 	0,   // 76: dist.system.lease.v1.LeaseSummary.mode:type_name -> dist.system.lease.v1.LeaseMode
-	50,  // 77: dist.system.lease.v1.LeaseSummary.refused:type_name -> dist.system.lease.v1.SessionRefused
-	65,  // 78: dist.system.lease.v1.SessionOpened.heartbeat_interval:type_name -> google.protobuf.Duration
-	65,  // 79: dist.system.lease.v1.SessionOpened.ttl:type_name -> google.protobuf.Duration
-	65,  // 80: dist.system.lease.v1.SessionHeartbeatAck.expires_in:type_name -> google.protobuf.Duration
-	65,  // 81: dist.system.lease.v1.SessionHeartbeatAck.heartbeat_interval:type_name -> google.protobuf.Duration
-	7,   // 82: dist.system.lease.v1.SessionQueued.holds:type_name -> dist.system.lease.v1.Hold
-	66,  // 83: dist.system.lease.v1.SessionRefused.details:type_name -> google.protobuf.Any
-	65,  // 84: dist.system.lease.v1.SessionAttached.ttl:type_name -> google.protobuf.Duration
-	65,  // 85: dist.system.lease.v1.SessionAttached.expires_in:type_name -> google.protobuf.Duration
-	65,  // 86: dist.system.lease.v1.SessionExpiring.expires_in:type_name -> google.protobuf.Duration
-	1,   // 87: dist.system.lease.v1.SessionLost.reason:type_name -> dist.system.lease.v1.EndReason
-	9,   // 88: dist.system.lease.v1.SessionRevokeRequested.revocation:type_name -> dist.system.lease.v1.Revocation
-	65,  // 89: dist.system.lease.v1.SessionGoAway.grace:type_name -> google.protobuf.Duration
-	57,  // 90: dist.system.lease.v1.ShardMap.members:type_name -> dist.system.lease.v1.ShardMember
-	56,  // 91: dist.system.lease.v1.GetShardMapResponse.map:type_name -> dist.system.lease.v1.ShardMap
-	56,  // 92: dist.system.lease.v1.WatchShardMapResponse.map:type_name -> dist.system.lease.v1.ShardMap
-	12,  // 93: dist.system.lease.v1.LeaseService.Acquire:input_type -> dist.system.lease.v1.AcquireRequest
-	14,  // 94: dist.system.lease.v1.LeaseService.KeepAlive:input_type -> dist.system.lease.v1.KeepAliveRequest
-	16,  // 95: dist.system.lease.v1.LeaseService.KeepAliveAll:input_type -> dist.system.lease.v1.KeepAliveAllRequest
-	19,  // 96: dist.system.lease.v1.LeaseService.Release:input_type -> dist.system.lease.v1.ReleaseRequest
-	21,  // 97: dist.system.lease.v1.LeaseService.Get:input_type -> dist.system.lease.v1.GetRequest
-	23,  // 98: dist.system.lease.v1.LeaseService.List:input_type -> dist.system.lease.v1.ListRequest
-	25,  // 99: dist.system.lease.v1.LeaseService.Watch:input_type -> dist.system.lease.v1.WatchRequest
-	31,  // 100: dist.system.lease.v1.LeaseService.Revoke:input_type -> dist.system.lease.v1.RevokeRequest
-	33,  // 101: dist.system.lease.v1.LeaseService.CheckToken:input_type -> dist.system.lease.v1.CheckTokenRequest
-	35,  // 102: dist.system.lease.v1.LeaseService.Session:input_type -> dist.system.lease.v1.SessionRequest
-	58,  // 103: dist.system.lease.v1.LeaseService.GetShardMap:input_type -> dist.system.lease.v1.GetShardMapRequest
-	60,  // 104: dist.system.lease.v1.LeaseService.WatchShardMap:input_type -> dist.system.lease.v1.WatchShardMapRequest
-	13,  // 105: dist.system.lease.v1.LeaseService.Acquire:output_type -> dist.system.lease.v1.AcquireResponse
-	15,  // 106: dist.system.lease.v1.LeaseService.KeepAlive:output_type -> dist.system.lease.v1.KeepAliveResponse
-	17,  // 107: dist.system.lease.v1.LeaseService.KeepAliveAll:output_type -> dist.system.lease.v1.KeepAliveAllResponse
-	20,  // 108: dist.system.lease.v1.LeaseService.Release:output_type -> dist.system.lease.v1.ReleaseResponse
-	22,  // 109: dist.system.lease.v1.LeaseService.Get:output_type -> dist.system.lease.v1.GetResponse
-	24,  // 110: dist.system.lease.v1.LeaseService.List:output_type -> dist.system.lease.v1.ListResponse
-	26,  // 111: dist.system.lease.v1.LeaseService.Watch:output_type -> dist.system.lease.v1.WatchResponse
-	32,  // 112: dist.system.lease.v1.LeaseService.Revoke:output_type -> dist.system.lease.v1.RevokeResponse
-	34,  // 113: dist.system.lease.v1.LeaseService.CheckToken:output_type -> dist.system.lease.v1.CheckTokenResponse
-	43,  // 114: dist.system.lease.v1.LeaseService.Session:output_type -> dist.system.lease.v1.SessionResponse
-	59,  // 115: dist.system.lease.v1.LeaseService.GetShardMap:output_type -> dist.system.lease.v1.GetShardMapResponse
-	61,  // 116: dist.system.lease.v1.LeaseService.WatchShardMap:output_type -> dist.system.lease.v1.WatchShardMapResponse
-	105, // [105:117] is the sub-list for method output_type
-	93,  // [93:105] is the sub-list for method input_type
-	93,  // [93:93] is the sub-list for extension type_name
-	93,  // [93:93] is the sub-list for extension extendee
-	0,   // [0:93] is the sub-list for field type_name
+	51,  // 77: dist.system.lease.v1.LeaseSummary.refused:type_name -> dist.system.lease.v1.SessionRefused
+	66,  // 78: dist.system.lease.v1.SessionOpened.heartbeat_interval:type_name -> google.protobuf.Duration
+	66,  // 79: dist.system.lease.v1.SessionOpened.ttl:type_name -> google.protobuf.Duration
+	66,  // 80: dist.system.lease.v1.SessionHeartbeatAck.expires_in:type_name -> google.protobuf.Duration
+	66,  // 81: dist.system.lease.v1.SessionHeartbeatAck.heartbeat_interval:type_name -> google.protobuf.Duration
+	49,  // 82: dist.system.lease.v1.SessionHeartbeatAck.others:type_name -> dist.system.lease.v1.SessionHeartbeatOther
+	7,   // 83: dist.system.lease.v1.SessionQueued.holds:type_name -> dist.system.lease.v1.Hold
+	67,  // 84: dist.system.lease.v1.SessionRefused.details:type_name -> google.protobuf.Any
+	66,  // 85: dist.system.lease.v1.SessionAttached.ttl:type_name -> google.protobuf.Duration
+	66,  // 86: dist.system.lease.v1.SessionAttached.expires_in:type_name -> google.protobuf.Duration
+	66,  // 87: dist.system.lease.v1.SessionExpiring.expires_in:type_name -> google.protobuf.Duration
+	1,   // 88: dist.system.lease.v1.SessionLost.reason:type_name -> dist.system.lease.v1.EndReason
+	9,   // 89: dist.system.lease.v1.SessionRevokeRequested.revocation:type_name -> dist.system.lease.v1.Revocation
+	66,  // 90: dist.system.lease.v1.SessionGoAway.grace:type_name -> google.protobuf.Duration
+	58,  // 91: dist.system.lease.v1.ShardMap.members:type_name -> dist.system.lease.v1.ShardMember
+	57,  // 92: dist.system.lease.v1.GetShardMapResponse.map:type_name -> dist.system.lease.v1.ShardMap
+	57,  // 93: dist.system.lease.v1.WatchShardMapResponse.map:type_name -> dist.system.lease.v1.ShardMap
+	12,  // 94: dist.system.lease.v1.LeaseService.Acquire:input_type -> dist.system.lease.v1.AcquireRequest
+	14,  // 95: dist.system.lease.v1.LeaseService.KeepAlive:input_type -> dist.system.lease.v1.KeepAliveRequest
+	16,  // 96: dist.system.lease.v1.LeaseService.KeepAliveAll:input_type -> dist.system.lease.v1.KeepAliveAllRequest
+	19,  // 97: dist.system.lease.v1.LeaseService.Release:input_type -> dist.system.lease.v1.ReleaseRequest
+	21,  // 98: dist.system.lease.v1.LeaseService.Get:input_type -> dist.system.lease.v1.GetRequest
+	23,  // 99: dist.system.lease.v1.LeaseService.List:input_type -> dist.system.lease.v1.ListRequest
+	25,  // 100: dist.system.lease.v1.LeaseService.Watch:input_type -> dist.system.lease.v1.WatchRequest
+	31,  // 101: dist.system.lease.v1.LeaseService.Revoke:input_type -> dist.system.lease.v1.RevokeRequest
+	33,  // 102: dist.system.lease.v1.LeaseService.CheckToken:input_type -> dist.system.lease.v1.CheckTokenRequest
+	35,  // 103: dist.system.lease.v1.LeaseService.Session:input_type -> dist.system.lease.v1.SessionRequest
+	59,  // 104: dist.system.lease.v1.LeaseService.GetShardMap:input_type -> dist.system.lease.v1.GetShardMapRequest
+	61,  // 105: dist.system.lease.v1.LeaseService.WatchShardMap:input_type -> dist.system.lease.v1.WatchShardMapRequest
+	13,  // 106: dist.system.lease.v1.LeaseService.Acquire:output_type -> dist.system.lease.v1.AcquireResponse
+	15,  // 107: dist.system.lease.v1.LeaseService.KeepAlive:output_type -> dist.system.lease.v1.KeepAliveResponse
+	17,  // 108: dist.system.lease.v1.LeaseService.KeepAliveAll:output_type -> dist.system.lease.v1.KeepAliveAllResponse
+	20,  // 109: dist.system.lease.v1.LeaseService.Release:output_type -> dist.system.lease.v1.ReleaseResponse
+	22,  // 110: dist.system.lease.v1.LeaseService.Get:output_type -> dist.system.lease.v1.GetResponse
+	24,  // 111: dist.system.lease.v1.LeaseService.List:output_type -> dist.system.lease.v1.ListResponse
+	26,  // 112: dist.system.lease.v1.LeaseService.Watch:output_type -> dist.system.lease.v1.WatchResponse
+	32,  // 113: dist.system.lease.v1.LeaseService.Revoke:output_type -> dist.system.lease.v1.RevokeResponse
+	34,  // 114: dist.system.lease.v1.LeaseService.CheckToken:output_type -> dist.system.lease.v1.CheckTokenResponse
+	43,  // 115: dist.system.lease.v1.LeaseService.Session:output_type -> dist.system.lease.v1.SessionResponse
+	60,  // 116: dist.system.lease.v1.LeaseService.GetShardMap:output_type -> dist.system.lease.v1.GetShardMapResponse
+	62,  // 117: dist.system.lease.v1.LeaseService.WatchShardMap:output_type -> dist.system.lease.v1.WatchShardMapResponse
+	106, // [106:118] is the sub-list for method output_type
+	94,  // [94:106] is the sub-list for method input_type
+	94,  // [94:94] is the sub-list for extension type_name
+	94,  // [94:94] is the sub-list for extension extendee
+	0,   // [0:94] is the sub-list for field type_name
 }
 
 func init() { file_dist_system_lease_v1_lease_proto_init() }
@@ -5180,7 +5283,7 @@ func file_dist_system_lease_v1_lease_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_dist_system_lease_v1_lease_proto_rawDesc), len(file_dist_system_lease_v1_lease_proto_rawDesc)),
 			NumEnums:      6,
-			NumMessages:   58,
+			NumMessages:   59,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

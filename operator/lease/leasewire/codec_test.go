@@ -36,7 +36,11 @@ func TestTheCodecsUnderstandEachOther(t *testing.T) {
 	large := &leasev1.SessionResponse{Message: &leasev1.SessionResponse_Got{Got: &leasev1.GetResponse{Lease: &leasev1.Lease{
 		Name: "a", GraceUntil: timestamppb.Now(), Holds: []*leasev1.Hold{{Token: 1, Value: make([]byte, 64<<10), Revocation: &leasev1.Revocation{Force: true}}},
 	}}}}
-	messages := []proto.Message{large, &grpc_health_v1.HealthCheckRequest{Service: "not of the lease API"}}
+	ack := &leasev1.SessionResponse{Id: 1, Message: &leasev1.SessionResponse_HeartbeatAck{HeartbeatAck: &leasev1.SessionHeartbeatAck{
+		ExpiresIn: durationpb.New(-time.Second), Renewed: true, More: true,
+		Others: []*leasev1.SessionHeartbeatOther{{Name: "a/b", Token: 1 << 62, ExpiresInMillis: 1}, {}},
+	}}}
+	messages := []proto.Message{large, ack, &grpc_health_v1.HealthCheckRequest{Service: "not of the lease API"}}
 	for _, r := range samples() {
 		messages = append(messages, r)
 	}

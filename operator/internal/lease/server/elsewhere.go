@@ -131,7 +131,7 @@ func (e *elsewhereHolds) hear(event *store.Event) {
 		case event.Over && event.Ended != core.Released:
 			go ss.ended(key, event.Ended, r)
 		case !event.Over:
-			go ss.askBack(key, asked(r))
+			go ss.askBack(key, asked(r), false)
 		}
 	}
 }

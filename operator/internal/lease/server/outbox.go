@@ -159,7 +159,7 @@ func (ss *sessionStream) flush(stream grpc.ServerStreamingServer[leasev1.Session
 func together(messages []*leasev1.SessionResponse) int {
 	bytes := 0
 	for i, m := range messages {
-		if m.GetGot() != nil || m.GetGotMany() != nil || m.GetQueued() != nil || m.GetRefused() != nil {
+		if m.GetGot() != nil || m.GetGotMany() != nil || m.GetQueued() != nil || m.GetRefused() != nil || m.GetHeartbeatAck().GetOthers() != nil {
 			bytes += m.SizeVT() // others are small
 		}
 		if i > 0 && (i == batchMessages || bytes > batchBytes) {

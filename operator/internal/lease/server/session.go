@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"google.golang.org/grpc"
-	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/types/known/durationpb"
 
@@ -21,8 +20,10 @@ import (
 const (
 	// sessionTick is how often a session looks at the deadlines of its holds.
 	sessionTick = 250 * time.Millisecond
-	// sessionCalls bounds the releases and attaches of one session under way, and sessionAcquires its acquires that wait.
+	// sessionCalls bounds the releases and reads of one session under way, sessionAttaches its attaches, and sessionAcquires its acquires
+	// that wait.
 	sessionCalls    = 256
+	sessionAttaches = 64
 	sessionAcquires = 10_000
 	// sessionBeats is how many heartbeats may queue up; they are answered one after another.
 	sessionBeats = 16
@@ -42,15 +43,23 @@ type sessionStream struct {
 	// batches says that the client takes them.
 	batches bool
 	out     *outbox
-	calls   chan struct{} // limits the calls under way
-	beats   chan uint64   // the heartbeats to answer, by their ids
-	wait    sync.WaitGroup
-	came    core.Instant // when the message being handled came
+	// calls and attaches limit the calls under way.
+	calls, attaches *slots
+	beats           chan uint64 // the heartbeats to answer, by their ids
+	wait            sync.WaitGroup
+	came            core.Instant // when the message being handled came
+	// keepAll is the server's.
+	keepAll func(context.Context, caller, []*leasev1.KeepAliveRequest, func(int, *leasev1.KeepAliveResponse, error))
+	// allAnswered wakes a heartbeat when no owner elsewhere is asked any more.
+	allAnswered chan struct{}
 
 	mu      sync.Mutex
 	holds   map[holdKey]*sessionHold // nil once the session is over
 	pending map[uint64]*sessionCall  // the acquires that are not answered yet
-	closing bool                     // the client wants no more
+	asking  int                      // for how many holds owners elsewhere are being asked
+	// attaching are the holds that were to be attached when the session was opened, and are not yet.
+	attaching map[holdKey]struct{}
+	closing   bool // the client wants no more; only the goroutine that receives sets it
 }
 
 type holdKey struct {
@@ -65,8 +74,9 @@ type sessionHold struct {
 	// follower is set while the name is served here.
 	follower *follower
 	warned   bool
-	// asked is the revocation the client was told of.
-	asked string
+	asking   bool // an owner elsewhere is being asked to renew it
+	// asked is the revocation the client was told of last; nil: of none.
+	asked *core.Asked
 }
 
 // Session implements LeaseService.
@@ -78,9 +88,9 @@ func (s *Server) Session(stream grpc.BidiStreamingServer[leasev1.SessionRequest,
 		return err
 	}
 	ss := &sessionStream{
-		server: s, ctx: ctx, caller: s.callerOf(ctx), out: newOutbox(), calls: make(chan struct{}, sessionCalls),
-		beats: make(chan uint64, sessionBeats),
-		holds: map[holdKey]*sessionHold{}, pending: map[uint64]*sessionCall{},
+		server: s, ctx: ctx, caller: s.callerOf(ctx), out: newOutbox(), calls: newSlots(sessionCalls), attaches: newSlots(sessionAttaches),
+		beats: make(chan uint64, sessionBeats), keepAll: s.keepAll, allAnswered: make(chan struct{}, 1),
+		holds: map[holdKey]*sessionHold{}, pending: map[uint64]*sessionCall{}, attaching: map[holdKey]struct{}{},
 	}
 	if err := ss.open(first); err != nil {
 		return s.toError(err)
@@ -170,11 +180,12 @@ func (ss *sessionStream) open(first *leasev1.SessionRequest) error {
 	ss.out.add(&leasev1.SessionResponse{Id: first.GetId(), Message: &leasev1.SessionResponse_Opened{Opened: &leasev1.SessionOpened{
 		HeartbeatInterval: durationpb.New(ss.ttl / 3), Ttl: durationpb.New(ss.ttl), Batches: true, GetMany: true,
 	}}})
-	ss.wait.Go(func() {
-		for _, attach := range open.GetAttach() {
-			ss.call(false, func() { ss.attachAnew(attach) })
-		}
-	})
+	for _, attach := range open.GetAttach() {
+		ss.attaching[holdKey{attach.GetName(), attach.GetToken()}] = struct{}{}
+	}
+	if len(ss.attaching) > 0 {
+		ss.wait.Go(ss.attachAll)
+	}
 	return nil
 }
 
@@ -243,7 +254,7 @@ func (ss *sessionStream) handle(req *leasev1.SessionRequest) (closed bool) {
 			call.cancel()
 		}
 	case *leasev1.SessionRequest_Attach:
-		ss.call(true, func() { ss.attach(id, m.Attach) })
+		ss.call(ss.attaches, id, func() { ss.attach(id, m.Attach) })
 	case *leasev1.SessionRequest_Close:
 		ss.releaseAll()
 		return true
@@ -251,30 +262,6 @@ func (ss *sessionStream) handle(req *leasev1.SessionRequest) (closed bool) {
 		ss.refuse(id, &InvalidError{Violations: []Violation{{Field: "message", Problem: "is not set, or is open or batch where it must not be"}}})
 	}
 	return false
-}
-
-// answerBeats answers heartbeats, apart from everything that could hold them up.
-func (ss *sessionStream) answerBeats() {
-	for {
-		select {
-		case id := <-ss.beats:
-			ss.heartbeat(id)
-		case <-ss.ctx.Done():
-			return
-		}
-	}
-}
-
-// call runs a function aside. With too many under way it waits, and so stops reading from the client.
-func (ss *sessionStream) call(receiving bool, do func()) {
-	if !ss.enter(receiving) {
-		return
-	}
-	go func() {
-		defer ss.wait.Done()
-		defer func() { <-ss.calls }()
-		do()
-	}()
 }
 
 func (ss *sessionStream) send(id uint64, response *leasev1.SessionResponse) {
@@ -291,10 +278,8 @@ func (ss *sessionStream) refuse(id uint64, err error) {
 
 func (ss *sessionStream) releaseAll() {
 	ss.mu.Lock()
-	keys := make([]holdKey, 0, len(ss.holds))
-	for key := range ss.holds {
-		keys = append(keys, key)
-	}
+	keys := slices.AppendSeq(make([]holdKey, 0, len(ss.holds)+len(ss.attaching)), maps.Keys(ss.holds))
+	keys = slices.AppendSeq(keys, maps.Keys(ss.attaching))
 	ss.closing = true
 	pending := slices.Collect(maps.Values(ss.pending))
 	ss.mu.Unlock()
@@ -304,44 +289,4 @@ func (ss *sessionStream) releaseAll() {
 	for _, key := range keys {
 		ss.startRelease(0, &leasev1.ReleaseRequest{Name: key.name, Token: key.token})
 	}
-}
-
-// attachAnew attaches a hold of a session before. The client has no answer to wait for, and may know less of the state of the service
-// than we do, so what fails because of a fail-over is tried until the hold is there or lost.
-func (ss *sessionStream) attachAnew(req *leasev1.SessionAttach) {
-	for ss.attach(0, req) == codes.Unavailable {
-		select {
-		case <-time.After(sessionTick):
-		case <-ss.ctx.Done():
-			return
-		}
-	}
-}
-
-// attach takes a hold into the session, and returns how that went. With id 0 it keeps what is unavailable to itself.
-func (ss *sessionStream) attach(id uint64, req *leasev1.SessionAttach) codes.Code {
-	sent := ss.server.opts.Clock()
-	kept, err := ss.server.KeepAlive(ss.ctx, &leasev1.KeepAliveRequest{Name: req.GetName(), Token: req.GetToken()})
-	switch code := status.Code(err); {
-	case err == nil:
-	case id == 0 && code == codes.NotFound:
-		ss.lost(holdKey{req.GetName(), req.GetToken()}, 0, "")
-		return code
-	case id == 0 && code == codes.Unavailable:
-		return code
-	default:
-		ss.refuse(id, err)
-		return code
-	}
-	ss.keep(holdKey{req.GetName(), req.GetToken()}, kept.GetTtl().AsDuration(), sent.Add(kept.GetExpiresIn().AsDuration()),
-		&leasev1.SessionResponse{Id: id, Message: &leasev1.SessionResponse_Attached{Attached: &leasev1.SessionAttached{
-			Name: req.GetName(), Token: req.GetToken(), Ttl: kept.GetTtl(), ExpiresIn: kept.GetExpiresIn(),
-		}}})
-	return codes.OK
-}
-
-func (ss *sessionStream) lost(key holdKey, reason leasev1.EndReason, message string) {
-	ss.send(0, &leasev1.SessionResponse{Message: &leasev1.SessionResponse_Lost{Lost: &leasev1.SessionLost{
-		Name: key.name, Token: key.token, Reason: reason, Message: message,
-	}}})
 }

@@ -97,46 +97,23 @@ func (ss *sessionStream) startAcquire(id uint64, req *leasev1.AcquireRequest) {
 	}
 }
 
-// enter takes one of the places for releases, reads and attaches, if need be waiting for one, and returns false if the stream ended first.
-// The goroutine that receives lets go meanwhile what it has gathered: the answers in it may be what keeps the places.
-func (ss *sessionStream) enter(receiving bool) bool {
-	select {
-	case ss.calls <- struct{}{}:
-	default:
-		if receiving {
-			ss.out.cork(false)
-			defer ss.out.cork(true)
-		}
-		select {
-		case ss.calls <- struct{}{}:
-		case <-ss.ctx.Done():
-			return false
-		}
-		if receiving {
-			ss.came = ss.server.opts.Clock()
-		}
-	}
-	ss.wait.Add(1)
-	return true
-}
-
-// startRelease begins to release. Too many at a time wait here, which stops reading from the client.
+// startRelease begins to release. What it releases the session renews no more, whatever becomes of that.
 func (ss *sessionStream) startRelease(id uint64, req *leasev1.ReleaseRequest) {
-	if !ss.enter(true) {
-		return
-	}
 	ss.forget(holdKey{req.GetName(), req.GetToken()})
-	c := &sessionCall{session: ss, id: id, release: req, name: req.GetName()}
 	if err := checkHold(req.GetName(), req.GetToken()); err != nil {
-		c.refuse(err)
+		ss.refuse(id, err)
 		return
 	}
+	if !ss.enter(ss.calls, id) {
+		return
+	}
+	c := &sessionCall{session: ss, id: id, release: req, name: req.GetName()}
 	if _, err := ss.server.engine.StartRelease(ss.came, req.GetName(), req.GetToken(), c); err != nil {
 		c.failed(err)
 	}
 }
 
-// startGet reads, at once if that can be. Too many others at a time wait here, as with releases.
+// startGet reads, at once if that can be. Other reads take slots, as releases do.
 func (ss *sessionStream) startGet(id uint64, req *leasev1.GetRequest) {
 	var check checker
 	check.name(req.GetName())
@@ -149,7 +126,7 @@ func (ss *sessionStream) startGet(id uint64, req *leasev1.GetRequest) {
 		ss.send(id, &leasev1.SessionResponse{Message: &leasev1.SessionResponse_Got{Got: &leasev1.GetResponse{Lease: lease(&view)}}})
 		return
 	}
-	if !ss.enter(true) {
+	if !ss.enter(ss.calls, id) {
 		return
 	}
 	c := &sessionCall{session: ss, id: id, get: req, name: req.GetName()}
@@ -165,7 +142,7 @@ func (ss *sessionStream) startGet(id uint64, req *leasev1.GetRequest) {
 func (c *sessionCall) done() {
 	ss := c.session
 	if c.acquire == nil {
-		<-ss.calls
+		ss.calls.leave()
 	} else {
 		ss.mu.Lock()
 		delete(ss.pending, c.id)
@@ -270,7 +247,7 @@ func (c *sessionCall) granted(got *leasev1.AcquireResponse) {
 	if got.GetWaited().AsDuration() > 0 {
 		from = max(c.sent, ss.server.opts.Clock().Add(-got.GetTtl().AsDuration()/10))
 	}
-	ss.keep(holdKey{c.name, got.GetToken()}, got.GetTtl().AsDuration(), from.Add(got.GetExpiresIn().AsDuration()),
+	ss.keep(holdKey{c.name, got.GetToken()}, got.GetTtl().AsDuration(), from.Add(got.GetExpiresIn().AsDuration()), false,
 		&leasev1.SessionResponse{Id: c.id, Message: &leasev1.SessionResponse_Granted{Granted: got}})
 	c.done()
 }

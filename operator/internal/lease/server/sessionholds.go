@@ -1,13 +1,9 @@
 package server
 
 import (
-	"context"
-	"errors"
 	"sync/atomic"
 	"time"
 
-	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/holdfast-io/holdfast/operator/internal/lease/core"
@@ -23,17 +19,19 @@ type follower struct {
 }
 
 // keep takes a hold into the session and says so, in one step: no heartbeat that the client sends once it has heard of the
-// hold may leave it out, and no loss may be told before.
-func (ss *sessionStream) keep(key holdKey, ttl time.Duration, until core.Instant, message *leasev1.SessionResponse) {
+// hold may leave it out, and no loss may be told before. One that was to be attached when the session was opened may have been given up since.
+func (ss *sessionStream) keep(key holdKey, ttl time.Duration, until core.Instant, opening bool, message *leasev1.SessionResponse) {
 	f := ss.follow(key)
 	ss.mu.Lock()
 	defer ss.mu.Unlock()
-	if ss.holds == nil {
+	_, wanted := ss.attaching[key]
+	if ss.holds == nil || opening && !wanted {
 		if f != nil {
 			go ss.server.engine.Unfollow(f.of)
 		}
 		return
 	}
+	delete(ss.attaching, key)
 	ss.unfollow(key, ss.holds[key]) // one that was granted or attached once more
 	h := &sessionHold{ttl: ttl, until: until}
 	ss.holds[key] = h
@@ -78,7 +76,7 @@ func (ss *sessionStream) heard(key holdKey, f *follower, n *engine.Notice) {
 	case n.Ended != 0:
 		ss.ended(key, n.Ended, n.Revocation)
 	case n.Revocation != nil:
-		ss.askBack(key, asked(n.Revocation))
+		ss.askBack(key, asked(n.Revocation), true)
 	}
 }
 
@@ -124,17 +122,29 @@ func (ss *sessionStream) unfollow(key holdKey, h *sessionHold) {
 	}
 }
 
-// askBack tells the client of a revocation, once.
-func (ss *sessionStream) askBack(key holdKey, r *leasev1.Revocation) {
+// askBack tells the client of a revocation, unless it knows of that. What is heard from the store is not exact: any change of the hold
+// shows its revocation with the whole of its period. So a deadline that is only later than the one known does not count then; if it is
+// true, the next heartbeat finds out.
+func (ss *sessionStream) askBack(key holdKey, r *leasev1.Revocation, exact bool) {
+	next := &core.Asked{Reason: r.GetReason(), RequestedBy: r.GetRequestedBy(), Force: r.GetForce()}
+	if in := r.GetDeadlineIn(); in != nil {
+		next.By = ss.server.opts.Clock().Add(in.AsDuration())
+	}
 	ss.mu.Lock()
+	defer ss.mu.Unlock()
 	h := ss.holds[key]
-	seen := r.GetReason() + "\x00" + r.GetRequestedBy()
-	if h == nil || h.asked == seen {
-		ss.mu.Unlock()
+	if h == nil {
 		return
 	}
-	h.asked = seen
-	ss.mu.Unlock()
+	if known := h.asked; known != nil {
+		if !exact && known.By != 0 {
+			next.By = min(next.By, known.By)
+		}
+		if !known.News(*next) {
+			return
+		}
+	}
+	h.asked = next
 	ss.send(0, &leasev1.SessionResponse{Message: &leasev1.SessionResponse_RevokeRequested{RevokeRequested: &leasev1.SessionRevokeRequested{
 		Name: key.name, Token: key.token, Revocation: r,
 	}}})
@@ -145,54 +155,9 @@ func (ss *sessionStream) forget(key holdKey) {
 	ss.mu.Lock()
 	h := ss.holds[key]
 	delete(ss.holds, key)
+	delete(ss.attaching, key)
 	ss.mu.Unlock()
 	ss.unfollow(key, h)
-}
-
-// heartbeat renews all holds: those served here by themselves, the others at their owners.
-func (ss *sessionStream) heartbeat(id uint64) {
-	ss.mu.Lock()
-	keys := make([]holdKey, 0, len(ss.holds))
-	interval := ss.ttl / 3
-	for key, h := range ss.holds {
-		keys = append(keys, key)
-		interval = min(interval, h.ttl/3)
-	}
-	ss.mu.Unlock()
-	ctx, cancel := context.WithTimeout(ss.ctx, max(interval, time.Second))
-	defer cancel()
-	var elsewhere []*leasev1.KeepAliveRequest
-	for _, key := range keys {
-		sent := ss.server.opts.Clock()
-		kept, err := ss.server.engine.KeepAlive(key.name, key.token)
-		if err == nil {
-			ss.renewed(key, sent.Add(kept.Hold.ExpiresIn), revocation(&kept.Hold), true)
-			continue
-		}
-		elsewhere = append(elsewhere, &leasev1.KeepAliveRequest{Name: key.name, Token: key.token})
-	}
-	sent := ss.server.opts.Clock()
-	ss.server.keepAll(ctx, ss.caller, elsewhere, func(i int, kept *leasev1.KeepAliveResponse, err error) {
-		key := holdKey{elsewhere[i].GetName(), elsewhere[i].GetToken()}
-		var over *core.NotHeldError
-		switch {
-		case err == nil:
-			ss.renewed(key, sent.Add(kept.GetExpiresIn().AsDuration()), kept.GetRevocation(), ss.server.engine.Serves(key.name))
-		case errors.As(err, &over), status.Code(err) == codes.NotFound:
-			ss.lose(key, leasev1.EndReason_END_REASON_UNSPECIFIED, "")
-		}
-		// After any other error the hold is as old as it was, which the answer to the heartbeat shows.
-	})
-	ss.acknowledge(id, interval)
-}
-
-// acknowledge answers a heartbeat.
-func (ss *sessionStream) acknowledge(id uint64, interval time.Duration) {
-	ss.mu.Lock()
-	defer ss.mu.Unlock()
-	ss.send(id, &leasev1.SessionResponse{Message: &leasev1.SessionResponse_HeartbeatAck{HeartbeatAck: &leasev1.SessionHeartbeatAck{
-		ExpiresIn: durationpb.New(ss.certain()), HeartbeatInterval: durationpb.New(interval),
-	}}})
 }
 
 func (ss *sessionStream) renewed(key holdKey, until core.Instant, asked *leasev1.Revocation, here bool) {
@@ -218,18 +183,8 @@ func (ss *sessionStream) renewed(key holdKey, until core.Instant, asked *leasev1
 		}
 	}
 	if asked != nil {
-		ss.askBack(key, asked)
+		ss.askBack(key, asked, true)
 	}
-}
-
-// certain is how long all holds live at least. The lock is held.
-func (ss *sessionStream) certain() time.Duration {
-	now := ss.server.opts.Clock()
-	least := ss.ttl
-	for _, h := range ss.holds {
-		least = min(least, h.until.Sub(now))
-	}
-	return least
 }
 
 // watchDeadlines warns of holds that will end soon, and of the end of the stream when the replica is about to stop.

@@ -7,6 +7,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/stretchr/testify/require"
+	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/holdfast-io/holdfast/operator/internal/lease/clock"
 	"github.com/holdfast-io/holdfast/operator/internal/lease/core"
@@ -79,4 +80,33 @@ func TestAFollowerThatIsOverWhenItIsInstalled(t *testing.T) {
 	messages, _ := ss.out.take()
 	require.Len(t, messages, 1)
 	require.Equal(t, lost.token, messages[0].GetLost().GetToken())
+}
+
+// A revocation is told once, and again when more is asked than before.
+func TestARevocationThatChangesIsToldAgain(t *testing.T) {
+	var now core.Instant
+	key := holdKey{"n", 1}
+	server := &Server{opts: Options{Clock: func() core.Instant { return now }}}
+	ss := &sessionStream{server: server, out: newOutbox(), holds: map[holdKey]*sessionHold{key: {}}}
+	told := func(exact bool, r *core.Revocation, left time.Duration) int {
+		asked := asked(r)
+		asked.DeadlineIn = durationpb.New(left)
+		ss.askBack(key, asked, exact)
+		messages, _ := ss.out.take()
+		return len(messages)
+	}
+	polite := &core.Revocation{Reason: "maintenance", RequestedBy: "ops", Period: time.Minute}
+	require.Equal(t, 1, told(true, polite, time.Minute))
+	require.Zero(t, told(true, polite, time.Minute), "heard twice")
+	now = now.Add(20 * time.Second)
+	require.Zero(t, told(true, polite, 40*time.Second), "with a heartbeat")
+	require.Zero(t, told(false, polite, time.Minute), "with another change, seen in the store")
+	now = now.Add(50 * time.Second)
+	require.Zero(t, told(true, polite, -10*time.Second), "after its time")
+
+	polite.Force = true
+	require.Equal(t, 1, told(false, polite, time.Minute), "it is forced now")
+	require.Equal(t, 1, told(true, polite, 10*time.Second), "sooner")
+	require.Equal(t, 1, told(false, polite, 5*time.Second), "still sooner, as the store shows")
+	require.Equal(t, 1, told(true, polite, time.Minute), "later")
 }

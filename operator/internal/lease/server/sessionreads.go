@@ -44,7 +44,7 @@ func (ss *sessionStream) startGetMany(id uint64, req *leasev1.SessionGetMany) {
 		ss.send(id, answer)
 		return
 	}
-	ss.call(true, func() {
+	ss.call(ss.calls, id, func() {
 		var reads errgroup.Group
 		reads.SetLimit(getManyParallel)
 		for _, i := range rest {

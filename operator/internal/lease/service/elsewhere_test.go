@@ -51,6 +51,30 @@ func TestASessionHearsOfHoldsOfOtherReplicas(t *testing.T) {
 	assert.Equal(t, "now", told.GetMessage())
 }
 
+// A replica that does not answer keeps no hold of others from being renewed: the answer names those that it has.
+func TestAHeartbeatNamesWhatCouldNotBeRenewed(t *testing.T) {
+	client, owner, names := pair(t, 1)
+	here := ""
+	for i := 0; here == ""; i++ {
+		if name := fmt.Sprintf("n%d", i); ownerOf(t, client, name) == "" {
+			here = name
+		}
+	}
+	s := openSession(t, client, &leasev1.SessionOpen{Ttl: durationpb.New(2 * time.Second)})
+	s.granted(s.acquire(here, false))
+	token := s.granted(s.acquire(names[0], false)).GetToken()
+	ack := s.heartbeat()
+	require.True(t, ack.GetRenewed())
+	require.Empty(t, ack.GetOthers())
+	require.NoError(t, owner.Process.Signal(syscall.SIGSTOP))
+	ack = s.heartbeat()
+	require.True(t, ack.GetRenewed())
+	require.Len(t, ack.GetOthers(), 1)
+	assert.Equal(t, names[0], ack.GetOthers()[0].GetName())
+	assert.Equal(t, token, ack.GetOthers()[0].GetToken())
+	assert.LessOrEqual(t, ack.GetExpiresIn().AsDuration().Milliseconds(), ack.GetOthers()[0].GetExpiresInMillis()+1)
+}
+
 // Who waits for a lease keeps its place in line when another replica takes the lease over.
 func TestTheLineMovesWithTheLease(t *testing.T) {
 	client, owner, names := pair(t, 1)
