@@ -43,7 +43,8 @@ func measureOperator(ctx context.Context, o options, ensemble *zktest.Ensemble, 
 	if err != nil {
 		return err
 	}
-	pool := zookeeper.New(zookeeper.Options{AuditInterval: -1})
+	// The hand is not used while the objects are created.
+	pool := zookeeper.New(zookeeper.Options{AuditInterval: -1, IdleTimeout: time.Hour})
 	defer func() { _ = pool.Close(context.WithoutCancel(ctx)) }()
 	if s.hand, err = pool.Session(s.target); err != nil {
 		return err
@@ -141,6 +142,9 @@ func (s *stand) follow(ctx context.Context, r *report) (float64, error) {
 		}
 		if !made {
 			parent, err := s.hand.Get(ctx, "/operator")
+			if err != nil && !errors.Is(err, zookeeper.ErrNoNode) {
+				return 0, fmt.Errorf("count the znodes: %w", err)
+			}
 			if err != nil || int(parent.Children) < s.objects {
 				continue // the parent is not there yet, or not all are
 			}
