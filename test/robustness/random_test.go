@@ -166,7 +166,9 @@ func schedule(number uint64) []fault {
 	order := rand.New(rand.NewPCG(*seed, number/uint64(len(all)))).Perm(len(all))
 	faults := []fault{all[order[number%uint64(len(all))]]}
 	if rng.IntN(4) == 0 {
-		faults = append(faults, all[rng.IntN(len(all))])
+		if other := all[rng.IntN(len(all))]; !faults[0].child || !other.child { // clients that are dead cannot be paused
+			faults = append(faults, other)
+		}
 	}
 	return faults
 }
