@@ -125,8 +125,8 @@ func (e *elections) Resign(ctx context.Context, req *leasev1.ResignRequest) (*le
 
 // Transfer implements ElectionService.
 //
-// A transfer whose outcome is not known is repeated. It names the token of the hold, so it cannot happen twice; but one that happened the
-// first time must not be told the second time that its hold is over.
+// A transfer whose outcome is not known is repeated. It names the token of the hold, so it cannot happen twice; but when the hold is over by
+// then nobody can tell whether an earlier try handed it over or its TTL ended it, so the answer is that it is not held. Who leads, Observe tells.
 func (e *elections) Transfer(ctx context.Context, req *leasev1.TransferRequest) (*leasev1.TransferResponse, error) {
 	var c checker
 	c.name(req.GetName())
@@ -135,40 +135,16 @@ func (e *elections) Transfer(ctx context.Context, req *leasev1.TransferRequest) 
 	if err := c.err(); err != nil {
 		return nil, e.server.toError(err)
 	}
-	who := e.server.callerOf(ctx)
-	tries := 0
 	local := func(ctx context.Context) (*leasev1.TransferResponse, error) {
-		tries++ // it comes first each time
 		changed, err := e.server.engine.Transfer(ctx, req.GetName(), req.GetToken(), req.GetTo())
 		if err != nil {
 			return nil, err
 		}
 		return &leasev1.TransferResponse{Leader: leader(&changed.Holds[0].Hold), Revision: changed.Revision}, nil
 	}
-	got, err := onConn(ctx, e.server, who, req.GetName(), local,
+	got, err := onConn(ctx, e.server, e.server.callerOf(ctx), req.GetName(), local,
 		func(ctx context.Context, conn *grpc.ClientConn) (*leasev1.TransferResponse, error) {
 			return leasev1.NewElectionServiceClient(conn).Transfer(ctx, req)
 		})
-	if tries > 1 && isNotHeld(err) {
-		if done, found := e.transferred(ctx, who, req); found {
-			return done, nil
-		}
-	}
 	return got, e.server.toError(err)
-}
-
-// transferred says whether the candidate of a transfer leads after the hold that it was to get.
-func (e *elections) transferred(ctx context.Context, who caller, req *leasev1.TransferRequest) (*leasev1.TransferResponse, bool) {
-	got, err := e.server.getFor(ctx, &leasev1.GetRequest{Name: req.GetName()}, who)
-	if err != nil || len(got.GetLease().GetHolds()) != 1 {
-		return nil, false
-	}
-	h := got.GetLease().GetHolds()[0]
-	if h.GetHolder() != req.GetTo() || h.GetToken() <= req.GetToken() {
-		return nil, false
-	}
-	return &leasev1.TransferResponse{Revision: got.GetLease().GetRevision(), Leader: &leasev1.Leader{
-		Candidate: h.GetHolder(), Identity: h.GetIdentity(), Token: h.GetToken(), Value: h.GetValue(), Metadata: h.GetMetadata(),
-		ElectedAt: h.GetAcquiredAt(),
-	}}, true
 }

@@ -78,12 +78,10 @@ func (s *Server) revokeAll(ctx context.Context, who caller, req *leasev1.RevokeR
 	return out, nil
 }
 
-// revoke revokes the hold that has the token. When it was to end at once, and is over when the call is made again, that is what was asked
-// for: an earlier try, whose answer got lost, may have done it.
+// revoke revokes the hold that has the token. When it is over once the call is made again, an earlier try, whose answer got lost, may have
+// ended it, or its TTL: nobody can tell any more. So the answer is then that it is not held, which is true, and not that this call ended it.
 func (s *Server) revoke(ctx context.Context, who caller, req *leasev1.RevokeRequest, asked core.Revocation) (*leasev1.RevokeResponse, error) {
-	tries := 0
 	local := func(ctx context.Context) (*leasev1.RevokeResponse, error) {
-		tries++ // it comes first each time
 		changed, err := s.engine.Revoke(ctx, req.GetName(), req.GetToken(), asked)
 		if err != nil {
 			return nil, err
@@ -94,14 +92,10 @@ func (s *Server) revoke(ctx context.Context, who caller, req *leasev1.RevokeRequ
 		}
 		return out, nil
 	}
-	got, err := at(ctx, s, who, req.GetName(), local,
+	return at(ctx, s, who, req.GetName(), local,
 		func(ctx context.Context, owner leasev1.LeaseServiceClient) (*leasev1.RevokeResponse, error) {
 			return owner.Revoke(ctx, req)
 		})
-	if tries > 1 && asked.Force && asked.Period <= 0 && isNotHeld(err) {
-		return &leasev1.RevokeResponse{Ended: true}, nil
-	}
-	return got, err
 }
 
 // isNotHeld says whether a hold is over, by the error of this replica or of another one.
