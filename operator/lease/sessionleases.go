@@ -83,9 +83,7 @@ func (s *Session) settle(l *Lease) error {
 	defer s.mu.Unlock()
 	if k := s.leases[leaseKey{l.name, l.token}]; k != nil && k.lease == l {
 		k.unsure = false
-		return l.Err()
-	}
-	if s.closing {
+	} else if s.closing {
 		return ErrSessionClosed
 	}
 	return l.Err()

@@ -91,9 +91,9 @@ func newCommand(opts *service.Options) *cobra.Command {
 	flags.Int64Var(&opts.Limits.Waiters, "max-waiters", 0, "waiting requests of the whole service at most; 0: no limit")
 	flags.Int64Var(&opts.Limits.WaitersPerName, "max-waiters-per-name", 10_000, "waiting requests of one lease at most; 0: no limit")
 	flags.Int64Var(&opts.Limits.Rate, "max-acquires-per-second", 0, "acquires of the whole service at most; 0: no limit")
-	flags.DurationVar(&opts.MinTTL, "min-ttl", time.Second, "shortest TTL of a lease, in whole seconds; at least 1s")
-	flags.DurationVar(&opts.MaxTTL, "max-ttl", 24*time.Hour, "longest TTL of a lease, in whole seconds; at most 24h")
-	flags.IntVar(&opts.MaxValueBytes, "max-value-bytes", 64<<10, "bytes of the value that a holder attaches at most; at most 65536")
+	flags.DurationVar(&opts.MinTTL, "min-ttl", service.MinTTL, "shortest TTL of a lease, in whole seconds; at least 1s")
+	flags.DurationVar(&opts.MaxTTL, "max-ttl", service.MaxTTL, "longest TTL of a lease, in whole seconds; at most 24h")
+	flags.IntVar(&opts.MaxValueBytes, "max-value-bytes", service.MaxValueBytes, "bytes of the value that a holder attaches at most; at most 65536")
 	flags.StringVar(&level, "log-level", slog.LevelInfo.String(), "log from this level on: debug, info, warn, error")
 	return cmd
 }

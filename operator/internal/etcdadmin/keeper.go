@@ -95,10 +95,10 @@ func NewKeeper(config Config) (*Keeper, error) {
 	return &Keeper{config: config, etcd: etcd, turn: semaphore.NewWeighted(1)}, nil
 }
 
-// Close ends the connection.
-func (k *Keeper) Close() error {
-	if err := k.turn.Acquire(context.Background(), 1); err != nil {
-		return err
+// Close ends the connection, after the change that is under way. It fails when the context ends before.
+func (k *Keeper) Close(ctx context.Context) error {
+	if err := k.turn.Acquire(ctx, 1); err != nil {
+		return fmt.Errorf("close the connection with etcd: %w", err)
 	}
 	defer k.turn.Release(1)
 	if k.client == nil {

@@ -34,10 +34,10 @@ const (
 // account is the user of etcd that a LeaseService has from the operator.
 type account struct {
 	want    *desired.Login
-	invalid error // what the spec asks for is not to be had
+	user    etcdadmin.Account // that want logs in as
+	invalid error             // what the spec asks for is not to be had
 	granted bool
 	grant   func(context.Context) error
-	confirm func(context.Context) error
 }
 
 func (a *account) login() *desired.Login {
@@ -66,6 +66,7 @@ func (g *gatherer) account(ls *v1alpha1.LeaseService) (*account, error) {
 	defer g.mu.Unlock()
 	return &account{
 		want:    &desired.Login{Username: want.Name, Password: want.Password, CA: g.keeper.CA()},
+		user:    want,
 		granted: g.granted[ls.UID] == want,
 		grant: func(ctx context.Context) error {
 			ask, cancel := context.WithTimeout(ctx, grantTimeout)
@@ -77,11 +78,6 @@ func (g *gatherer) account(ls *v1alpha1.LeaseService) (*account, error) {
 			defer g.mu.Unlock()
 			g.granted[ls.UID] = want
 			return nil
-		},
-		confirm: func(ctx context.Context) error {
-			ask, cancel := context.WithTimeout(ctx, grantTimeout)
-			defer cancel()
-			return g.keeper.Confirm(ask, want)
 		},
 	}, nil
 }
@@ -95,24 +91,34 @@ func (g *gatherer) suppose(ls *v1alpha1.LeaseService, set *appsv1.StatefulSet, a
 	a.granted = true
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.supposed[ls.UID] = a.confirm
+	g.supposed[ls.UID] = a.user
 }
 
-// confirm confirms the accounts that were supposed.
+// confirm confirms the accounts that were supposed, each once.
 func (g *gatherer) confirm(ctx context.Context) error {
 	g.mu.Lock()
 	supposed := maps.Clone(g.supposed)
 	g.mu.Unlock()
-	for uid, confirm := range supposed {
-		if err := confirm(ctx); err != nil {
-			return fmt.Errorf("confirm an account (%d are left): %w", len(supposed), err)
+	for uid, user := range supposed {
+		ask, cancel := context.WithTimeout(ctx, grantTimeout)
+		err := g.keeper.Confirm(ask, user)
+		cancel()
+		if err != nil {
+			return fmt.Errorf("confirm the account %s: %w", user.Name, err)
 		}
-		delete(supposed, uid)
-		g.mu.Lock()
-		delete(g.supposed, uid)
-		g.mu.Unlock()
+		g.confirmed(uid, user)
 	}
 	return nil
+}
+
+// confirmed takes note of an account that is granted, unless its LeaseService is gone or is to have another by now.
+func (g *gatherer) confirmed(uid types.UID, user etcdadmin.Account) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.supposed[uid] == user {
+		delete(g.supposed, uid)
+		g.granted[uid] = user
+	}
 }
 
 // newKeeper reads how to administer etcd. Nil: the options name no Secret.

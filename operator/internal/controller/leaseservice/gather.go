@@ -60,8 +60,8 @@ type gatherer struct {
 	mu sync.Mutex
 	// granted has the accounts that were granted since the operator started, by UID.
 	granted map[types.UID]etcdadmin.Account
-	// supposed has how to confirm the accounts that an earlier operator granted, by UID.
-	supposed map[types.UID]func(context.Context) error
+	// supposed has the accounts that an earlier operator granted, and that are to be confirmed, by UID.
+	supposed map[types.UID]etcdadmin.Account
 	// secured has what is kept of LeaseServices that speak TLS, by UID.
 	secured map[types.UID]*secured
 	// missing has when pods were first seen missing, by UID of the LeaseService. A StatefulSet has no condition for
@@ -73,7 +73,7 @@ type gatherer struct {
 func newGatherer(listener Listener, settings desired.Settings, issuer Issuer, clock clock.PassiveClock) *gatherer {
 	return &gatherer{
 		listener: listener, settings: settings, issuer: issuer, clock: clock,
-		granted: map[types.UID]etcdadmin.Account{}, supposed: map[types.UID]func(context.Context) error{},
+		granted: map[types.UID]etcdadmin.Account{}, supposed: map[types.UID]etcdadmin.Account{},
 		secured: map[types.UID]*secured{}, missing: map[types.UID]time.Time{},
 	}
 }

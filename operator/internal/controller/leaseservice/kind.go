@@ -101,7 +101,7 @@ func Component(options Options) component.Component {
 		Stop: func(ctx context.Context) error {
 			err := collector.Close(ctx)
 			if keeper != nil {
-				err = errors.Join(err, keeper.Close())
+				err = errors.Join(err, keeper.Close(ctx))
 			}
 			return err
 		},

@@ -124,7 +124,7 @@ func (s *Server) toError(err error) error {
 
 func rich(code codes.Code, reason leasev1.ErrorReason, err error, metadata map[string]string, details ...protoadapt.MessageV1) error {
 	info := &errdetails.ErrorInfo{
-		Reason: strings.TrimPrefix(reason.String(), "ERROR_REASON_"), Domain: errorDomain, Metadata: metadata,
+		Reason: reasonName(reason), Domain: errorDomain, Metadata: metadata,
 	}
 	st, detailErr := status.New(code, err.Error()).WithDetails(append([]protoadapt.MessageV1{info}, details...)...)
 	if detailErr != nil {
@@ -178,6 +178,11 @@ func contention(e *core.HeldError) *leasev1.Contention {
 func brief(h *leasev1.Hold) *leasev1.Hold {
 	h.Metadata, h.Value = nil, nil
 	return h
+}
+
+// reasonName is how an ErrorInfo names a reason.
+func reasonName(reason leasev1.ErrorReason) string {
+	return strings.TrimPrefix(reason.String(), "ERROR_REASON_")
 }
 
 // reasonOf returns the ErrorInfo of a gRPC error of the service; nil if it has none.

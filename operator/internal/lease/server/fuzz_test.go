@@ -48,6 +48,6 @@ func FuzzAcquireRequest(f *testing.F) {
 			require.Zero(t, got.Permits)
 			require.Zero(t, got.PermitsTotal)
 		}
-		require.LessOrEqual(t, len(got.Value), maxValue)
+		require.LessOrEqual(t, len(got.Value), MaxValue)
 	})
 }

@@ -187,7 +187,7 @@ func (s *Server) listAt(ctx context.Context, c caller, address string, shards []
 	page, err := leasev1.NewLeaseServiceClient(conn).List(ctx, &leasev1.ListRequest{
 		Prefix: req.GetPrefix(), PageSize: int32(limit), PageToken: base64.RawURLEncoding.EncodeToString([]byte(after)),
 	})
-	// A replica of before did not say that there is more, and never cut a page but by the number.
+	// An older replica does not say that there is more, and cuts a page by the number alone.
 	more := page.GetNextPageToken() != "" || len(page.GetLeases()) >= limit
 	return listed{leases: page.GetLeases(), more: more}, orGone(ctx, err, shards[0])
 }

@@ -68,7 +68,7 @@ func TestContentionFitsIntoTrailers(t *testing.T) {
 	for range 16 {
 		held.Holds = append(held.Holds, core.HoldView{Hold: core.Hold{
 			Token: 1 << 60, Holder: strings.Repeat("h", maxHolder), Identity: strings.Repeat("i", maxHolder), RequestID: strings.Repeat("r", maxRequestID),
-			Mode: core.Shared, TTL: time.Hour, Metadata: map[string]string{"k": strings.Repeat("m", maxMetadataValue)}, Value: make([]byte, maxValue),
+			Mode: core.Shared, TTL: time.Hour, Metadata: map[string]string{"k": strings.Repeat("m", maxMetadataValue)}, Value: make([]byte, MaxValue),
 			Revocation: &core.Revocation{Reason: strings.Repeat("w", maxReason), RequestedBy: strings.Repeat("i", maxHolder)},
 		}})
 	}
@@ -89,7 +89,7 @@ func TestPlacesAreToldInBrief(t *testing.T) {
 	ss.pending[1] = c
 	ss.tell([]*sessionCall{c}, &leasev1.Lease{
 		Queue: []*leasev1.Waiter{{RequestId: "r"}},
-		Holds: []*leasev1.Hold{{Token: 7, Value: make([]byte, maxValue), Metadata: map[string]string{"k": "v"}}},
+		Holds: []*leasev1.Hold{{Token: 7, Value: make([]byte, MaxValue), Metadata: map[string]string{"k": "v"}}},
 	})
 	messages, _ := ss.out.take()
 	require.Len(t, messages, 1)

@@ -69,10 +69,10 @@ func TestTheOutboxIsBounded(t *testing.T) {
 // Few messages may be as much as many.
 func TestLongValuesFillTheOutbox(t *testing.T) {
 	o := newOutbox()
-	for n := range outboxBytes / maxValue {
+	for n := range outboxBytes / MaxValue {
 		require.False(t, o.full(), "after %d", n)
 		o.add(&leasev1.SessionResponse{Message: &leasev1.SessionResponse_Got{Got: &leasev1.GetResponse{
-			Lease: &leasev1.Lease{Holds: []*leasev1.Hold{{Value: make([]byte, maxValue)}}},
+			Lease: &leasev1.Lease{Holds: []*leasev1.Hold{{Value: make([]byte, MaxValue)}}},
 		}}})
 	}
 	require.True(t, o.full())

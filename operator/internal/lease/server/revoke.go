@@ -104,5 +104,5 @@ func isNotHeld(err error) bool {
 	if errors.As(err, &over) {
 		return true
 	}
-	return status.Code(err) == codes.NotFound && reasonOf(err).GetReason() == "LEASE_NOT_HELD"
+	return status.Code(err) == codes.NotFound && reasonOf(err).GetReason() == reasonName(leasev1.ErrorReason_ERROR_REASON_LEASE_NOT_HELD)
 }

@@ -97,19 +97,13 @@ func TestCallsThatDoNotEndDoNotStopTheStream(t *testing.T) {
 
 		s.leave()
 		require.True(t, enter())
-		go func() {
-			time.Sleep(slotPatience / 2)
-			s.leave()
-		}()
+		time.AfterFunc(slotPatience/2, s.leave)
 		require.True(t, enter(), "it waits while calls end")
 		require.Equal(t, 3*slotPatience/2, time.Since(began))
 		require.Empty(t, ss.answers())
 
 		ss.closing = true
-		go func() {
-			time.Sleep(10 * slotPatience)
-			s.leave()
-		}()
+		time.AfterFunc(10*slotPatience, s.leave)
 		require.True(t, enter(), "there is nothing else to read")
 	})
 }

@@ -15,6 +15,9 @@ import (
 	"github.com/holdfast-io/holdfast/operator/lease/leasev1"
 )
 
+// MaxValue is how many bytes the value of a lease may have at most, whatever Options.MaxValue says.
+const MaxValue = 64 << 10
+
 // Bounds of what a request may carry, in bytes unless said otherwise.
 const (
 	maxHolder        = 256
@@ -22,7 +25,6 @@ const (
 	maxMetadata      = 16 // entries
 	maxMetadataKey   = 64
 	maxMetadataValue = 1 << 10
-	maxValue         = 64 << 10
 	maxReason        = 1 << 10
 	maxPermits       = 1 << 20
 	defaultPage      = 100
@@ -126,7 +128,7 @@ func (s *Server) acquireRequest(req *leasev1.AcquireRequest, who caller) (core.A
 	return out, c.err()
 }
 
-func (s *Server) maxValue() int { return cmp.Or(s.opts.MaxValue, maxValue) }
+func (s *Server) maxValue() int { return cmp.Or(s.opts.MaxValue, MaxValue) }
 
 // believed is what counts of how long a caller says that it has waited at another owner of the name. Soon after the name has changed its owner
 // that is everything, since those who waited there come back in any order. Later nobody can have waited for longer than the owner has been

@@ -32,11 +32,14 @@ import (
 	"github.com/holdfast-io/holdfast/operator/lease/leasetls"
 )
 
+// The widest limits of single requests, which are also the default ones.
 const (
-	// minTTL, maxTTL and maxValue are the widest limits of single requests, and the default ones.
-	minTTL   = time.Second
-	maxTTL   = 24 * time.Hour
-	maxValue = 64 << 10
+	MinTTL        = time.Second
+	MaxTTL        = 24 * time.Hour
+	MaxValueBytes = server.MaxValue
+)
+
+const (
 	// minSessionTTL is the least etcd grants with its default election timeout.
 	minSessionTTL = 2 * time.Second
 	stopTimeout   = 5 * time.Second
@@ -104,11 +107,11 @@ func (o *Options) Validate() error {
 	require(o.Listen != "", "--listen is empty; host:port is required")
 	require(o.EtcdPrefix != "" && o.EtcdPrefix[len(o.EtcdPrefix)-1] == '/', "--etcd-prefix is %q; it must end in '/'", o.EtcdPrefix)
 	low, high := o.ttls()
-	require(low >= minTTL && low <= maxTTL && low%time.Second == 0, "--min-ttl is %s; whole seconds from %s to %s are allowed", low, minTTL, maxTTL)
-	require(high >= low && high <= maxTTL && high%time.Second == 0,
-		"--max-ttl is %s; whole seconds from --min-ttl, which is %s, to %s are allowed", high, low, maxTTL)
+	require(low >= MinTTL && low <= MaxTTL && low%time.Second == 0, "--min-ttl is %s; whole seconds from %s to %s are allowed", low, MinTTL, MaxTTL)
+	require(high >= low && high <= MaxTTL && high%time.Second == 0,
+		"--max-ttl is %s; whole seconds from --min-ttl, which is %s, to %s are allowed", high, low, MaxTTL)
 	require(o.LeaseTTL >= low && o.LeaseTTL <= high, "--lease-ttl is %s; %s to %s are allowed", o.LeaseTTL, low, high)
-	require(o.MaxValueBytes >= 0 && o.MaxValueBytes <= maxValue, "--max-value-bytes is %d; 1 to %d are allowed (0 stands for that)", o.MaxValueBytes, maxValue)
+	require(o.MaxValueBytes >= 0 && o.MaxValueBytes <= MaxValueBytes, "--max-value-bytes is %d; 1 to %d are allowed (0 stands for that)", o.MaxValueBytes, MaxValueBytes)
 	require(o.SessionTTL >= minSessionTTL, "--session-ttl is %s; at least %s is needed", o.SessionTTL, minSessionTTL)
 	require(o.DrainTimeout > 0, "--drain-timeout is %s; it must be positive", o.DrainTimeout)
 	require(o.Shards >= 1 && o.Shards <= store.MaxShards, "--shards is %d; 1 to %d are allowed", o.Shards, store.MaxShards)
@@ -143,7 +146,7 @@ func (o *Options) Validate() error {
 
 // ttls are the bounds of TTLs.
 func (o *Options) ttls() (low, high time.Duration) {
-	return cmp.Or(o.MinTTL, minTTL), cmp.Or(o.MaxTTL, maxTTL)
+	return cmp.Or(o.MinTTL, MinTTL), cmp.Or(o.MaxTTL, MaxTTL)
 }
 
 // Run serves until the context ends, then hands over, stops and returns nil. It returns an error when it could
