@@ -51,8 +51,9 @@ build() (
   # shellcheck source=/dev/null
   . ./build.conf
   say "$group: building once into $out (from an empty Go cache: $EXPECT)"
-  # One set of flags for everything, so that groups share what they have in common.
-  export CGO_ENABLED=0 GOFLAGS='-mod=readonly -buildvcs=false -trimpath'
+  # One set of flags for everything, and none that changes what the compiler writes, such as -trimpath: groups share what
+  # they have in common, and the project's own programs and tests share it too.
+  export CGO_ENABLED=0 GOFLAGS='-mod=readonly -buildvcs=false'
   # What a build prints, go build -v's package names included, becomes progress on standard error.
   { build_group "$tmp" 2>&1 >&3 | progress "$group"; } 3>&2
   mkdir -p "$(dirname "$out")"
