@@ -16,6 +16,10 @@ type TenantLimits struct {
 	Replicas *Range `json:"replicas,omitempty"`
 	// LeaseTTLSeconds of each. Nil: whatever the API allows.
 	LeaseTTLSeconds *Range `json:"leaseTTLSeconds,omitempty"`
+	// Leases that each may hold at once, which is its limits.leases: with a Max, it has to be given. Nil: whatever the API allows.
+	Leases *Range `json:"leases,omitempty"`
+	// AcquiresPerSecond of each, which is its limits.acquiresPerSecond, likewise.
+	AcquiresPerSecond *Range `json:"acquiresPerSecond,omitempty"`
 	// Images that may be named, each whole, or with "*" at its end for whatever comes there. None: only the image that
 	// the operator was configured with, by naming none.
 	Images []string `json:"images,omitempty"`
@@ -56,6 +60,12 @@ func (l TenantLimits) Check(namespace string, spec *v1alpha1.LeaseServiceSpec) [
 	}
 	add("replicas", l.Replicas.check(orNumber(spec.Replicas, v1alpha1.DefaultReplicas)))
 	add("leaseTTLSeconds", l.LeaseTTLSeconds.check(orNumber(spec.LeaseTTLSeconds, v1alpha1.DefaultLeaseTTLSeconds)))
+	limits := spec.Limits
+	if limits == nil {
+		limits = &v1alpha1.LeaseServiceLimits{}
+	}
+	add("limits.leases", l.Leases.checkLimit(limits.Leases))
+	add("limits.acquiresPerSecond", l.AcquiresPerSecond.checkLimit(limits.AcquiresPerSecond))
 	if spec.Image != "" && !slices.ContainsFunc(l.Images, func(allowed string) bool { return imageMatches(allowed, spec.Image) }) {
 		add("image", fmt.Sprintf("%q is not allowed; %s", spec.Image, l.allowedImages()))
 	}
@@ -87,6 +97,18 @@ func (r *Range) check(value int32) string {
 		return fmt.Sprintf("%d is below %d, the least that the platform allows", value, r.Min)
 	case r.Max > 0 && value > r.Max:
 		return fmt.Sprintf("%d is above %d, the most that the platform allows", value, r.Max)
+	default:
+		return ""
+	}
+}
+
+// checkLimit checks a value that is a limit itself: zero is none, and so above any Max.
+func (r *Range) checkLimit(value int32) string {
+	switch {
+	case value != 0:
+		return r.check(value)
+	case r != nil && r.Max > 0:
+		return fmt.Sprintf("is not given, which is no limit; at most %d is allowed", r.Max)
 	default:
 		return ""
 	}

@@ -17,6 +17,7 @@ func TestLimitsNameTheFieldAndWhatIsAllowed(t *testing.T) {
 		LeaseTTLSeconds: &components.Range{Max: 30},
 		Images:          []string{"registry.example.com/holdfast/*", "other:1"},
 		EtcdEndpoints:   []string{"https://etcd:2379"},
+		Leases:          &components.Range{Max: 1000}, AcquiresPerSecond: &components.Range{Min: 5, Max: 50},
 	}
 	for _, tc := range []struct {
 		name string
@@ -28,6 +29,7 @@ func TestLimitsNameTheFieldAndWhatIsAllowed(t *testing.T) {
 			v1alpha1.LeaseServiceSpec{
 				Replicas: 3, LeaseTTLSeconds: 30, Image: "registry.example.com/holdfast/lease-service:v2",
 				EtcdEndpoints: []string{"https://etcd:2379"}, Etcd: &v1alpha1.LeaseServiceEtcd{Prefix: "/holdfast/apps/locks/"},
+				Limits: &v1alpha1.LeaseServiceLimits{Leases: 1000, AcquiresPerSecond: 5},
 			},
 			nil,
 		},
@@ -37,19 +39,24 @@ func TestLimitsNameTheFieldAndWhatIsAllowed(t *testing.T) {
 			[]string{
 				"replicas: 1 is below 2, the least that the platform allows",
 				"leaseTTLSeconds: 60 is above 30, the most that the platform allows",
+				"limits.leases: is not given, which is no limit; at most 1000 is allowed",
+				"limits.acquiresPerSecond: is not given, which is no limit; at most 50 is allowed",
 			},
 		},
 		{
 			"everything else",
 			v1alpha1.LeaseServiceSpec{
 				Replicas: 4, LeaseTTLSeconds: 1, Image: "registry.example.com/holdfast", EtcdEndpoints: []string{"https://etcd:2379", "http://mine:1"},
-				Etcd: &v1alpha1.LeaseServiceEtcd{Prefix: "/holdfast/apps-2/"},
+				Etcd:   &v1alpha1.LeaseServiceEtcd{Prefix: "/holdfast/apps-2/"},
+				Limits: &v1alpha1.LeaseServiceLimits{Leases: 1001, AcquiresPerSecond: 4},
 				Scheduling: &v1alpha1.LeaseServiceScheduling{
 					PriorityClassName: "system-node-critical", Tolerations: []corev1.Toleration{{Operator: corev1.TolerationOpExists}},
 				},
 			},
 			[]string{
 				"replicas: 4 is above 3, the most that the platform allows",
+				"limits.leases: 1001 is above 1000, the most that the platform allows",
+				"limits.acquiresPerSecond: 4 is below 5, the least that the platform allows",
 				`image: "registry.example.com/holdfast" is not allowed; allowed: registry.example.com/holdfast/*, other:1`,
 				`etcdEndpoints[1]: "http://mine:1" is not allowed; allowed: https://etcd:2379`,
 				`etcd.prefix: "/holdfast/apps-2/" is not allowed; it must begin with /holdfast/apps/`,

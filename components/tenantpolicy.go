@@ -97,6 +97,13 @@ func (l TenantLimits) validations(namespace string) []admissionv1.Validation {
 	}
 	addRange("replicas", l.Replicas)
 	addRange("leaseTTLSeconds", l.LeaseTTLSeconds)
+	addLimit := func(field string, limit *Range) {
+		if expression, allowed := limit.celLimit("object.spec.limits", field); expression != "" {
+			add("limits."+field, expression, allowed)
+		}
+	}
+	addLimit("leases", l.Leases)
+	addLimit("acquiresPerSecond", l.AcquiresPerSecond)
 	add("image", "!has(object.spec.image) || object.spec.image == '' || "+celImages(l.Images), l.allowedImages())
 	if len(l.EtcdEndpoints) > 0 {
 		add("etcdEndpoints", "!has(object.spec.etcdEndpoints) || object.spec.etcdEndpoints.all(e, e in "+celTexts(l.EtcdEndpoints)+")",
@@ -141,6 +148,20 @@ func (r *Range) cel(value string) (expression, allowed string) {
 		terms, words = append(terms, fmt.Sprintf("%s <= %d", value, r.Max)), append(words, fmt.Sprintf("at most %d", r.Max))
 	}
 	return strings.Join(terms, " && "), strings.Join(words, ", ")
+}
+
+// celLimit is [Range.checkLimit] of a field that may not be there.
+func (r *Range) celLimit(object, field string) (expression, allowed string) {
+	bounds, allowed := r.cel(object + "." + field)
+	given := fmt.Sprintf("has(%s) && has(%s.%s)", object, object, field)
+	switch {
+	case bounds == "":
+		return "", ""
+	case r.Max > 0:
+		return given + " && " + bounds, allowed
+	default:
+		return "!(" + given + ") || " + bounds, allowed
+	}
 }
 
 func celImages(images []string) string {

@@ -32,8 +32,9 @@ func TestTheAPIServerHoldsTheSameLimits(t *testing.T) {
 	limits := components.TenantLimits{
 		Replicas:        &components.Range{Min: 2, Max: 3},
 		LeaseTTLSeconds: &components.Range{Min: 5},
-		Images:          []string{"registry.example.com/holdfast/*", `odd"name:1`},
-		EtcdEndpoints:   []string{"https://etcd-0:2379", "https://etcd-1:2379"},
+		Leases:          &components.Range{Max: 10}, AcquiresPerSecond: &components.Range{Min: 5},
+		Images:        []string{"registry.example.com/holdfast/*", `odd"name:1`},
+		EtcdEndpoints: []string{"https://etcd-0:2379", "https://etcd-1:2379"},
 	}
 	const namespace = "apps"
 	install(t, kube, namespace, limits)
@@ -63,6 +64,9 @@ func TestTheAPIServerHoldsTheSameLimits(t *testing.T) {
 			{PriorityClassName: "system-node-critical"},
 			{Tolerations: []corev1.Toleration{{Operator: corev1.TolerationOpExists}}},
 		}).Draw(t, "scheduling")
+		spec.Limits = rapid.SampledFrom([]*v1alpha1.LeaseServiceLimits{
+			nil, {}, {Leases: 10}, {Leases: 11}, {Leases: 1, AcquiresPerSecond: 5}, {Leases: 1, AcquiresPerSecond: 4}, {AcquiresPerSecond: 5},
+		}).Draw(t, "limits")
 		problems, err := limits.Check(namespace, &spec), try(spec)
 		if (len(problems) == 0) != (err == nil) {
 			t.Fatalf("%+v: the check says %v, the API server says %v", spec, problems, err)

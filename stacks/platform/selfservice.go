@@ -2,6 +2,7 @@ package platform
 
 import (
 	"fmt"
+	"math"
 	"strings"
 
 	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
@@ -61,10 +62,12 @@ func selfServiceSchema(spec apiextensionsv1.JSONSchemaProps) apiextensionsv1.JSO
 		"useDevEtcd":       configschema.Boolean(),
 		"etcdEndpoints":    endpoints,
 		"limits": *configschema.Object(nil, configschema.Properties{
-			"replicas":        bounds(*spec.Properties["replicas"].Maximum),
-			"leaseTTLSeconds": bounds(maxTTLSeconds),
-			"images":          configschema.List(new(configschema.Text(configschema.MaxImageLength))),
-			"etcdEndpoints":   endpoints,
+			"replicas":          bounds(*spec.Properties["replicas"].Maximum),
+			"leaseTTLSeconds":   bounds(maxTTLSeconds),
+			"leases":            bounds(math.MaxInt32),
+			"acquiresPerSecond": bounds(math.MaxInt32),
+			"images":            configschema.List(new(configschema.Text(configschema.MaxImageLength))),
+			"etcdEndpoints":     endpoints,
 		}),
 	}))
 }
@@ -110,6 +113,8 @@ func (s *Space) check(c *Config) []components.LimitError {
 	}
 	checkRange("replicas", s.Limits.Replicas)
 	checkRange("leaseTTLSeconds", s.Limits.LeaseTTLSeconds)
+	checkRange("leases", s.Limits.Leases)
+	checkRange("acquiresPerSecond", s.Limits.AcquiresPerSecond)
 	for i, subject := range s.Team {
 		if (subject.Kind == rbacv1.ServiceAccountKind) != (subject.Namespace != "") {
 			add(fmt.Sprintf("team[%d].namespace", i), "is for a ServiceAccount, which needs it, and for nobody else")

@@ -89,10 +89,11 @@ func TestParseConfigRefusesSpaces(t *testing.T) {
 				"in zookeeper.connectString; give each namespace its paths in holdfast:zookeeper.grants",
 		}},
 		{"bounds and images", `[{"name": "a", "team": [{"kind": "Group", "name": "a"}], "useDevEtcd": true,
-			"limits": {"replicas": {"min": 3, "max": 2}, "leaseTTLSeconds": {"max": 100000}, "images": ["*", "reg/*/x", "reg/*"]}}]`, []string{
+			"limits": {"replicas": {"min": 3, "max": 2}, "leases": {"min": 3, "max": 2}, "leaseTTLSeconds": {"max": 100000}, "images": ["*", "reg/*/x", "reg/*"]}}]`, []string{
 			"selfService[0] (a): limits.leaseTTLSeconds.max: 100000 is above the maximum 86400",
 			"selfService[0] (a): useDevEtcd: is true, but the stack has no devEtcd; configure holdfast:devEtcd or give etcdEndpoints",
 			"selfService[0] (a): limits.replicas: min 3 is above max 2",
+			"selfService[0] (a): limits.leases: min 3 is above max 2",
 			`selfService[0] (a): limits.images[0]: "*" is not allowed; allowed is a whole image, or the beginning of one and "*", such as registry.example.com/holdfast/*`,
 			`selfService[0] (a): limits.images[1]: "reg/*/x" is not allowed; allowed is a whole image, or the beginning of one and "*", such as registry.example.com/holdfast/*`,
 		}},

@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -29,6 +31,7 @@ const (
 	teamSpace  = "team-b" // of the team that the test plays
 	otherSpace = "team-c" // of another one
 	deployer   = "deployer"
+	maxLeases  = 20 // that the platform lets the team's LeaseServices hold
 )
 
 // selfService is the state that the steps of TestE2ETenantsByThemselves share.
@@ -94,6 +97,7 @@ func (s *selfService) kubectl(kubeconfig string, args ...string) command {
 func (s *selfService) prepare(t *testing.T) {
 	limits := map[string]any{
 		"replicas": map[string]any{"max": 3}, "leaseTTLSeconds": map[string]any{"min": 5, "max": 300},
+		"leases": map[string]any{"max": maxLeases},
 	}
 	space := func(name string) map[string]any {
 		return map[string]any{
@@ -173,7 +177,7 @@ func (s *selfService) teamConfig(space string, changes tenant) map[string]any {
 		"holdfast:platform": "organization/holdfast/dev",
 		"holdfast:space":    space,
 		"holdfast:tenants": []tenant{tenant{
-			"name": s.key.Name, "replicas": 2, "leaseTTLSeconds": 30,
+			"name": s.key.Name, "replicas": 2, "leaseTTLSeconds": 30, "limits": map[string]any{"leases": maxLeases, "maxTTLSeconds": 120},
 			"resources": map[string]any{"requests": map[string]any{"cpu": "20m", "memory": "32Mi"}, "limits": map[string]any{"memory": "256Mi"}},
 		}.with(changes)},
 	}
@@ -186,6 +190,34 @@ func (s *selfService) bringUp(t *testing.T) {
 	s.team.up().must(t)
 	s.team.up("--expect-no-changes").must(t)
 	s.useLease(t, s.team, s.key)
+	s.exhaust(t)
+}
+
+// exhaust acquires leases until the tenant's limit refuses one.
+func (s *selfService) exhaust(t *testing.T) {
+	t.Helper()
+	var service v1alpha1.LeaseService
+	require.NoError(t, s.cluster.client.Get(t.Context(), s.key, &service))
+	leases := dialLeases(t, s.cluster, service.Status.Endpoint, clientTLS(t, s.cluster, s.key))
+	_, err := leases.acquire(t.Context(), "jobs/long", "a", 121*time.Second)
+	require.Equal(t, codes.InvalidArgument, status.Code(err), "limits.maxTTLSeconds is 120: %v", err)
+	held := map[string]int64{}
+	for i := range maxLeases + 2 {
+		name := fmt.Sprintf("jobs/%d", i)
+		lease, err := leases.acquire(t.Context(), name, "a", 30*time.Second)
+		if err == nil {
+			held[name] = lease.GetToken()
+			continue
+		}
+		require.Equal(t, codes.ResourceExhausted, status.Code(err), "limits.leases is %d: %v", maxLeases, err)
+		break
+	}
+	// Each of the two replicas holds its shards to their share, so the first to be full is half of the limit at the earliest.
+	require.GreaterOrEqual(t, len(held), maxLeases/2)
+	require.LessOrEqual(t, len(held), maxLeases)
+	for name, token := range held {
+		require.NoError(t, leases.release(t.Context(), name, token))
+	}
 }
 
 // useLease acquires and releases a lease at the endpoint of a LeaseService that is ready.
@@ -210,6 +242,12 @@ func (s *selfService) refuse(t *testing.T) {
 		{"TTL and image", tenant{"leaseTTLSeconds": 2, "image": "mine:1"}, []string{
 			"holdfast:tenants[0] (orders): leaseTTLSeconds: 2 is below 5, the least that the platform allows",
 			`holdfast:tenants[0] (orders): image: "mine:1" is not allowed; leave it out, for the platform's own`,
+		}},
+		{"leases", tenant{"limits": map[string]any{"leases": maxLeases + 1}}, []string{
+			"holdfast:tenants[0] (orders): limits.leases: 21 is above 20, the most that the platform allows",
+		}},
+		{"no limit of leases", tenant{"limits": map[string]any{"valueBytes": 100}}, []string{
+			"holdfast:tenants[0] (orders): limits.leases: is not given, which is no limit; at most 20 is allowed",
 		}},
 		{"etcd", tenant{"etcdEndpoints": []string{"http://etcd.elsewhere.svc:2379"}}, []string{
 			`holdfast:tenants[0] (orders): etcdEndpoints[0]: "http://etcd.elsewhere.svc:2379" is not allowed; allowed: http://etcd.holdfast-etcd.svc:2379`,
@@ -246,9 +284,10 @@ func (s *selfService) refuseByAPIServer(t *testing.T) {
 			v1alpha1.LeaseServiceSpec{Replicas: 4, EtcdEndpoints: []string{"http://etcd.holdfast-etcd.svc:2379"}},
 			"spec.replicas is outside of what the platform allows in this namespace: at most 3",
 		},
-		"TTL":   {v1alpha1.LeaseServiceSpec{LeaseTTLSeconds: 2}, "spec.leaseTTLSeconds is outside"},
-		"image": {v1alpha1.LeaseServiceSpec{Image: "mine:1"}, "spec.image is outside"},
-		"etcd":  {v1alpha1.LeaseServiceSpec{EtcdEndpoints: []string{"http://etcd.elsewhere.svc:2379"}}, "spec.etcdEndpoints is outside"},
+		"leases": {v1alpha1.LeaseServiceSpec{}, "spec.limits.leases is outside of what the platform allows in this namespace: at most 20"},
+		"TTL":    {v1alpha1.LeaseServiceSpec{LeaseTTLSeconds: 2}, "spec.leaseTTLSeconds is outside"},
+		"image":  {v1alpha1.LeaseServiceSpec{Image: "mine:1"}, "spec.image is outside"},
+		"etcd":   {v1alpha1.LeaseServiceSpec{EtcdEndpoints: []string{"http://etcd.elsewhere.svc:2379"}}, "spec.etcdEndpoints is outside"},
 		"keys of others": {
 			v1alpha1.LeaseServiceSpec{
 				EtcdEndpoints: []string{"http://etcd.holdfast-etcd.svc:2379"}, Etcd: &v1alpha1.LeaseServiceEtcd{Prefix: "/holdfast/team-c/orders/"},
@@ -256,6 +295,9 @@ func (s *selfService) refuseByAPIServer(t *testing.T) {
 			"spec.etcd.prefix is outside",
 		},
 	} {
+		if name != "leases" { // one fault each: the API server tells the first
+			tc.spec.Limits = &v1alpha1.LeaseServiceLimits{Leases: maxLeases}
+		}
 		object := &v1alpha1.LeaseService{ObjectMeta: metav1.ObjectMeta{Namespace: teamSpace, Name: "by-hand"}, Spec: tc.spec}
 		err := team.Create(t.Context(), object)
 		require.True(t, apierrors.IsForbidden(err), "%s: %v", name, err)

@@ -79,6 +79,8 @@ const (
 // +kubebuilder:validation:XValidation:rule="!has(self.etcd) || !has(self.etcd.tlsSecretRef) || !has(self.etcdEndpoints) || self.etcdEndpoints.all(e, e.startsWith('https://'))",message="spec.etcd.tlsSecretRef needs https: begin every URL of spec.etcdEndpoints with https://",fieldPath=".etcdEndpoints"
 // +kubebuilder:validation:XValidation:rule="!has(self.auth) || !has(self.tls) || !has(self.tls.mode) || self.tls.mode != 'Disabled'",message="spec.auth needs TLS, by which the replicas know one another: leave it out, or set spec.tls.mode to Managed or Provided",fieldPath=".auth"
 // +kubebuilder:validation:XValidation:rule="!has(self.auth) || !has(self.tls) || !has(self.tls.mode) || self.tls.mode != 'Provided' || has(self.auth.allowedIdentities)",message="spec.auth.allowedIdentities is required when spec.tls.mode is Provided: the operator does not know whom the certificates are for",fieldPath=".auth"
+// +kubebuilder:validation:XValidation:rule="!has(self.limits) || !has(self.limits.minTTLSeconds) || self.leaseTTLSeconds >= self.limits.minTTLSeconds",message="spec.leaseTTLSeconds (60 when not given) is less than spec.limits.minTTLSeconds",fieldPath=".leaseTTLSeconds"
+// +kubebuilder:validation:XValidation:rule="!has(self.limits) || !has(self.limits.maxTTLSeconds) || self.leaseTTLSeconds <= self.limits.maxTTLSeconds",message="spec.leaseTTLSeconds (60 when not given) is more than spec.limits.maxTTLSeconds",fieldPath=".leaseTTLSeconds"
 type LeaseServiceSpec struct {
 	// Replicas is the number of lease service pods. Replicas share the work, and every one answers every call.
 	// Zero, or leaving it out, means one.
@@ -124,6 +126,11 @@ type LeaseServiceSpec struct {
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=86400
 	LeaseTTLSeconds int32 `json:"leaseTTLSeconds,omitempty"`
+
+	// Limits are the quotas of the service. Left out: those that each of its fields names.
+	//
+	// +optional
+	Limits *LeaseServiceLimits `json:"limits,omitempty"`
 
 	// Image is the lease service image. Empty takes the image that the operator was configured with.
 	//

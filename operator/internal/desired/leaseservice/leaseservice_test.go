@@ -191,6 +191,27 @@ func TestZeroSpecTakesTheDefaults(t *testing.T) {
 	require.Nil(t, set.Spec.VolumeClaimTemplates[0].Spec.StorageClassName, "an empty class would mean no provisioning at all")
 }
 
+func TestLimitsAreFlagsOfThePods(t *testing.T) {
+	flags := func(limits *v1alpha1.LeaseServiceLimits) []string {
+		ls := known()
+		ls.Spec.Limits = limits
+		set, err := desired.StatefulSet(ls, settings, nil)
+		require.NoError(t, err)
+		return set.Spec.Template.Spec.Containers[0].Args
+	}
+	without := flags(nil)
+	require.Equal(t, without, flags(&v1alpha1.LeaseServiceLimits{}), "pods without limits stay as they are")
+	with := flags(&v1alpha1.LeaseServiceLimits{
+		Leases: 1, Waiters: 2, WaitersPerName: 3, AcquiresPerSecond: 4, MinTTLSeconds: 5, MaxTTLSeconds: 60, ValueBytes: 7,
+	})
+	require.Subset(t, with, without)
+	require.Len(t, with, len(without)+7)
+	require.Subset(t, with, []string{
+		"--max-leases=1", "--max-waiters=2", "--max-waiters-per-name=3", "--max-acquires-per-second=4",
+		"--min-ttl=5s", "--max-ttl=60s", "--max-value-bytes=7",
+	})
+}
+
 func TestPodsOutliveTheirDrain(t *testing.T) {
 	set, err := desired.StatefulSet(known(), settings, nil)
 	require.NoError(t, err)

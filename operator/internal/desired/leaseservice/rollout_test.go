@@ -119,6 +119,7 @@ func TestFieldsOfTheSpecAndTheTemplate(t *testing.T) {
 			ls.Spec.Auth = &v1alpha1.LeaseServiceAuth{TokenReview: true}
 		},
 		"LeaseTTLSeconds": func(ls *v1alpha1.LeaseService) { ls.Spec.LeaseTTLSeconds = 5 },
+		"Limits":          func(ls *v1alpha1.LeaseService) { ls.Spec.Limits = &v1alpha1.LeaseServiceLimits{Leases: 5} },
 		"Image":           func(ls *v1alpha1.LeaseService) { ls.Spec.Image = "a:1" },
 		"ImagePullSecrets": func(ls *v1alpha1.LeaseService) {
 			ls.Spec.ImagePullSecrets = []v1alpha1.LeaseServiceSecretReference{{Name: "r"}}

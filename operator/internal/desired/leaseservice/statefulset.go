@@ -165,6 +165,7 @@ func args(ls *v1alpha1.LeaseService, mode v1alpha1.TLSMode, mounts []secretMount
 		fmt.Sprintf("--lease-ttl=%ds", ttl),
 		fmt.Sprintf("--drain-timeout=%ds", int(drainTimeout.Seconds())),
 	}
+	out = append(out, limitArgs(ls.Spec.Limits)...)
 	out = append(out, authArgs(ls, mode)...)
 	for _, mount := range mounts {
 		out = append(out, mount.args...)
