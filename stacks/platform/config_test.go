@@ -199,7 +199,7 @@ func TestRepositoriesWithoutCredentialsAreAllowed(t *testing.T) {
 func TestParseConfigNamesTheKeysThatATenantMayHave(t *testing.T) {
 	_, err := platform.ParseConfig(values(map[string]string{"tenants": `[{"name": "team-a", "ttl": 5}]`}), nil)
 	require.ErrorContains(t, err, "holdfast:tenants[0] (team-a): ttl: is not a known key; allowed: allowedClients, ")
-	require.ErrorContains(t, err, " leaseTTLSeconds, name, namespace,")
+	require.ErrorContains(t, err, " leaseTTLSeconds, limits, name, namespace,")
 	require.ErrorContains(t, err, " useDevEtcd")
 }
 
