@@ -90,6 +90,7 @@ func (s *Session) refused(r *leasev1.SessionResponse) {
 		s.lose(asked.key, ErrNotHeld)
 	case codes.Unavailable, codes.DeadlineExceeded, codes.Canceled:
 		s.deferred = append(s.deferred, asked.key)
+	default: // asking again would not help; the lease ends by itself
 	}
 }
 
