@@ -45,6 +45,11 @@ type Session struct {
 	stream  stream // nil while there is none
 	// queue has the messages that are to be sent on it.
 	queue []*leasev1.SessionRequest
+	// unattached are the leases that the stream is to be asked to take in, when there is nothing in queue; attaching are those that it was asked for,
+	// by the ids of the requests, and deferred those that it could not take in yet.
+	unattached []leaseKey
+	attaching  map[uint64]attaching
+	deferred   []leaseKey
 	// breakStream ends the stream when it does not answer.
 	breakStream func()
 	fresh       chan struct{}
@@ -69,6 +74,7 @@ func (c *Client) NewSession(ctx context.Context, options ...Option) (*Session, e
 		ready: make(chan struct{}), ended: make(chan struct{}), fresh: make(chan struct{}),
 		posted: make(chan struct{}, 1), hurry: make(chan struct{}, 1),
 		calls: map[uint64]call{}, leases: map[leaseKey]*kept{}, beats: map[uint64]core.Instant{},
+		attaching: map[uint64]attaching{},
 	}
 	s.ctx, s.cancel = context.WithCancelCause(c.ctx)
 	go s.run()
@@ -131,6 +137,7 @@ func refusal(r *leasev1.SessionResponse) error {
 // leases expire by themselves.
 func (s *Session) Close(ctx context.Context) error {
 	s.mu.Lock()
+	s.giveBackUnattached()
 	for key := range s.leases {
 		s.lose(key, ErrReleased)
 	}

@@ -24,6 +24,7 @@ func connectedSession(t *testing.T, interval time.Duration) *Session {
 	s := &Session{
 		client: client, open: &leasev1.SessionOpen{}, fresh: make(chan struct{}), ready: make(chan struct{}), posted: make(chan struct{}, 1), hurry: make(chan struct{}, 1),
 		calls: map[uint64]call{}, leases: map[leaseKey]*kept{}, beats: map[uint64]core.Instant{},
+		attaching: map[uint64]attaching{},
 	}
 	s.ctx, s.cancel = context.WithCancelCause(client.ctx)
 	s.connected(aStream{}, &leasev1.SessionOpened{HeartbeatInterval: durationpb.New(interval)}, func() {})

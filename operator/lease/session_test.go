@@ -2,6 +2,7 @@ package lease_test
 
 import (
 	"fmt"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -90,6 +91,54 @@ func TestSessionTakesItsLeasesAlong(t *testing.T) {
 		t.Fatal("the new stream does not know the lease")
 	}
 	require.NoError(t, session.Close(within(t, 10*time.Second)))
+}
+
+// A session whose leases do not fit into one message takes all of them along.
+func TestSessionTakesAsManyLeasesAlongAsItHas(t *testing.T) {
+	const many = 3000
+	opts := leasetest.Options("alone")
+	opts.DataDir, opts.JournalChanges = t.TempDir(), 10_000
+	first := leasetest.Start(t, opts)
+	opts.Listen = first.Address
+	client := dial(t, first.Address)
+	session, err := client.NewSession(within(t, 10*time.Second), lease.WithTTL(15*time.Second))
+	require.NoError(t, err)
+	leases := make([]*lease.Lease, many)
+	padding := strings.Repeat("x", 480)
+	var wg sync.WaitGroup
+	for w := range 100 {
+		wg.Go(func() {
+			for i := w; i < many; i += 100 {
+				var err error
+				leases[i], err = session.TryAcquire(within(t, 30*time.Second), fmt.Sprint("n/", i, padding))
+				assert.NoError(t, err)
+			}
+		})
+	}
+	wg.Wait()
+	require.False(t, t.Failed())
+	// renewed waits until each lease ends later than it would have before something was done.
+	renewed := func(how string, do func()) {
+		before := make([]time.Time, many)
+		for i, l := range leases {
+			before[i] = time.Now().Add(l.Remaining())
+		}
+		do()
+		for i, l := range leases {
+			require.Eventually(t, func() bool { return time.Now().Add(l.Remaining()).After(before[i].Add(100 * time.Millisecond)) },
+				12*time.Second, 10*time.Millisecond, "lease %d is renewed %s", i, how)
+		}
+	}
+	renewed("on a new stream", func() {
+		first.Stop(t)
+		leasetest.Start(t, opts)
+	})
+	renewed("by heartbeats", func() {})
+	require.Equal(t, many, session.Leases())
+	require.NoError(t, session.Close(within(t, 10*time.Second)))
+	got, err := client.Service().List(t.Context(), &leasev1.ListRequest{Prefix: "n/"})
+	require.NoError(t, err)
+	require.Empty(t, got.GetLeases())
 }
 
 func TestSessionLosesItsLeasesInTime(t *testing.T) {

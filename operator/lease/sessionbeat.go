@@ -36,6 +36,7 @@ func (s *Session) look(at core.Instant) time.Duration {
 	if connected && s.silent(at) {
 		s.breakStream()
 	}
+	s.attachAgain()
 	next := at.Add(lookEvery)
 	for key, k := range s.leases {
 		if k.unsure {

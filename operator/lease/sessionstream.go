@@ -19,7 +19,8 @@ import (
 // reopenSpread is over how long the sessions whose streams broke at one moment spread their new ones.
 const reopenSpread = 250 * time.Millisecond
 
-// batchMessages and batchBytes bound what is sent as one message; the service takes 1 MiB.
+// batchMessages and batchBytes bound what is sent as one message; the service takes 1 MiB. Attaches do not count as messages: the service handles
+// all of one message together.
 const (
 	batchMessages = 256
 	batchBytes    = 256 << 10
@@ -123,35 +124,57 @@ func (s *Session) write(ctx context.Context, st stream, batches bool) {
 		case <-ctx.Done():
 			return
 		}
-		s.mu.Lock()
-		var queue []*leasev1.SessionRequest
-		if s.stream == st {
-			queue, s.queue = s.queue, nil
-		}
-		s.mu.Unlock()
-		for len(queue) > 0 {
-			n := 1
-			if batches {
-				n = together(queue)
-			}
-			message := queue[0]
-			if n > 1 {
-				message = &leasev1.SessionRequest{Message: &leasev1.SessionRequest_Batch{Batch: &leasev1.SessionRequestBatch{Requests: queue[:n]}}}
-			}
-			if st.Send(message) != nil {
+		for queue := s.due(st); len(queue) > 0; queue = s.due(st) {
+			if !send(st, queue, batches) {
 				return // Recv tells of a broken stream
 			}
-			queue = queue[n:]
 		}
 	}
 }
 
+// due returns what is to be sent next on a stream: what was posted, or else the next of the leases to take along, which are many and must not keep
+// heartbeats waiting.
+func (s *Session) due(st stream) []*leasev1.SessionRequest {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.stream != st {
+		return nil
+	}
+	if queue := s.queue; len(queue) > 0 {
+		s.queue = nil
+		return queue
+	}
+	return s.attachNext()
+}
+
+// send sends messages, as few as they fit in if the service takes batches, and returns false if the stream is broken.
+func send(st stream, queue []*leasev1.SessionRequest, batches bool) bool {
+	for len(queue) > 0 {
+		n := 1
+		if batches {
+			n = together(queue)
+		}
+		message := queue[0]
+		if n > 1 {
+			message = &leasev1.SessionRequest{Message: &leasev1.SessionRequest_Batch{Batch: &leasev1.SessionRequestBatch{Requests: queue[:n]}}}
+		}
+		if st.Send(message) != nil {
+			return false
+		}
+		queue = queue[n:]
+	}
+	return true
+}
+
 // together says how many of the messages, from the first on, go into one batch.
 func together(queue []*leasev1.SessionRequest) int {
-	bytes := 0
+	messages, bytes := 0, 0
 	for i, r := range queue {
-		bytes += proto.Size(r)
-		if i > 0 && (i == batchMessages || bytes > batchBytes) {
+		bytes += r.SizeVT()
+		if r.GetAttach() == nil {
+			messages++
+		}
+		if i > 0 && (messages > batchMessages || bytes > batchBytes) {
 			return i
 		}
 	}
@@ -164,24 +187,15 @@ func (s *Session) post(r *leasev1.SessionRequest) {
 		return
 	}
 	s.queue = append(s.queue, r)
+	s.wakeWrite()
+}
+
+// wakeWrite has write look for what is to be sent.
+func (s *Session) wakeWrite() {
 	select {
 	case s.posted <- struct{}{}:
 	default:
 	}
-}
-
-// opening makes the first message of a stream, with the leases to take along.
-func (s *Session) opening() *leasev1.SessionRequest {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.id++
-	open := proto.CloneOf(s.open)
-	open.Batches = true
-	for key, k := range s.leases {
-		k.since = notCovered
-		open.Attach = append(open.Attach, &leasev1.SessionAttach{Name: key.name, Token: key.token})
-	}
-	return &leasev1.SessionRequest{Id: s.id, Message: &leasev1.SessionRequest_Open{Open: open}}
 }
 
 // leave moves the session to another replica within half of the time that the present one still has, if another can be
@@ -209,6 +223,7 @@ func (s *Session) connected(st stream, m *leasev1.SessionOpened, breakStream fun
 		s.pace(k.lease.ttl)
 	}
 	s.wakeBeat()
+	s.wakeWrite()
 	close(s.fresh)
 	s.once.Do(func() { close(s.ready) })
 }
@@ -220,6 +235,8 @@ func (s *Session) broken() {
 	if s.stream != nil {
 		s.stream, s.fresh, s.queue = nil, make(chan struct{}), nil
 	}
+	s.unattached, s.deferred = nil, nil
+	clear(s.attaching)
 	for id, call := range s.calls {
 		delete(s.calls, id)
 		call.answer <- answer{err: errBroken}
@@ -235,7 +252,7 @@ func (s *Session) handle(opening core.Instant, r *leasev1.SessionResponse) {
 	case *leasev1.SessionResponse_HeartbeatAck:
 		s.acknowledged(r.GetId(), m.HeartbeatAck)
 	case *leasev1.SessionResponse_Attached:
-		s.attached(opening, leaseKey{m.Attached.GetName(), m.Attached.GetToken()}, m.Attached.GetExpiresIn().AsDuration())
+		s.taken(opening, r.GetId(), m.Attached)
 	case *leasev1.SessionResponse_Lost:
 		s.lose(leaseKey{m.Lost.GetName(), m.Lost.GetToken()}, ErrNotHeld)
 	case *leasev1.SessionResponse_RevokeRequested:
@@ -244,7 +261,9 @@ func (s *Session) handle(opening core.Instant, r *leasev1.SessionResponse) {
 		}
 	case *leasev1.SessionResponse_Granted:
 		s.granted(r)
-	case *leasev1.SessionResponse_Refused, *leasev1.SessionResponse_Released:
+	case *leasev1.SessionResponse_Refused:
+		s.refused(r)
+	case *leasev1.SessionResponse_Released:
 		s.answered(r)
 	}
 }

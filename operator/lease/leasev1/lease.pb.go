@@ -2788,7 +2788,8 @@ type SessionRequest_Cancel struct {
 }
 
 type SessionRequest_Attach struct {
-	// Takes a hold acquired elsewhere into the session; answered by Attached or Refused.
+	// Takes a hold acquired elsewhere, or before a broken stream, into the session; answered by Attached or Refused. Until then no
+	// heartbeat renews it. What comes in one batch is attached together.
 	Attach *SessionAttach `protobuf:"bytes,7,opt,name=attach,proto3,oneof"`
 }
 
@@ -2932,7 +2933,8 @@ type SessionOpen struct {
 	Holder string `protobuf:"bytes,1,opt,name=holder,proto3" json:"holder,omitempty"`
 	// Default TTL of its acquires. Unset: the server's.
 	Ttl *durationpb.Duration `protobuf:"bytes,2,opt,name=ttl,proto3" json:"ttl,omitempty"`
-	// Holds to attach at once, after a broken stream. Those that are gone are answered by Lost.
+	// Holds to attach at once, after a broken stream. Those that are gone are answered by Lost. A message has 1 MiB at most; what it has no
+	// room for follows by attach.
 	Attach []*SessionAttach `protobuf:"bytes,3,rep,name=attach,proto3" json:"attach,omitempty"`
 	// Whether the server may send batches.
 	Batches       bool `protobuf:"varint,4,opt,name=batches,proto3" json:"batches,omitempty"`

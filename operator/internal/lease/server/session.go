@@ -20,8 +20,8 @@ import (
 const (
 	// sessionTick is how often a session looks at the deadlines of its holds.
 	sessionTick = 250 * time.Millisecond
-	// sessionCalls bounds the releases and reads of one session under way, sessionAttaches its attaches, and sessionAcquires its acquires
-	// that wait.
+	// sessionCalls bounds the releases and reads of one session under way, sessionAttaches its messages with attaches, and sessionAcquires its
+	// acquires that wait.
 	sessionCalls    = 256
 	sessionAttaches = 64
 	sessionAcquires = 10_000
@@ -57,9 +57,12 @@ type sessionStream struct {
 	holds   map[holdKey]*sessionHold // nil once the session is over
 	pending map[uint64]*sessionCall  // the acquires that are not answered yet
 	asking  int                      // for how many holds owners elsewhere are being asked
-	// attaching are the holds that were to be attached when the session was opened, and are not yet.
-	attaching map[holdKey]struct{}
-	closing   bool // the client wants no more; only the goroutine that receives sets it
+	// attaching are the holds that are to be attached and are not yet, with the ids of the requests that ask for them; 0: the opening of the
+	// session does. Whoever takes out one that a request asks for answers the request.
+	attaching map[holdKey]uint64
+	// gathered are those that the message being handled asks for; only the goroutine that receives uses it.
+	gathered []attachment
+	closing  bool // the client wants no more; only the goroutine that receives sets it
 }
 
 type holdKey struct {
@@ -90,7 +93,7 @@ func (s *Server) Session(stream grpc.BidiStreamingServer[leasev1.SessionRequest,
 	ss := &sessionStream{
 		server: s, ctx: ctx, caller: s.callerOf(ctx), out: newOutbox(), calls: newSlots(sessionCalls), attaches: newSlots(sessionAttaches),
 		beats: make(chan uint64, sessionBeats), keepAll: s.keepAll, allAnswered: make(chan struct{}, 1),
-		holds: map[holdKey]*sessionHold{}, pending: map[uint64]*sessionCall{}, attaching: map[holdKey]struct{}{},
+		holds: map[holdKey]*sessionHold{}, pending: map[uint64]*sessionCall{}, attaching: map[holdKey]uint64{},
 	}
 	if err := ss.open(first); err != nil {
 		return s.toError(err)
@@ -181,10 +184,11 @@ func (ss *sessionStream) open(first *leasev1.SessionRequest) error {
 		HeartbeatInterval: durationpb.New(ss.ttl / 3), Ttl: durationpb.New(ss.ttl), Batches: true, GetMany: true,
 	}}})
 	for _, attach := range open.GetAttach() {
-		ss.attaching[holdKey{attach.GetName(), attach.GetToken()}] = struct{}{}
+		ss.attaching[holdKey{attach.GetName(), attach.GetToken()}] = 0
 	}
 	if len(ss.attaching) > 0 {
-		ss.wait.Go(ss.attachAll)
+		all := ss.allAttaching()
+		ss.wait.Go(func() { ss.attachAll(all) })
 	}
 	return nil
 }
@@ -203,6 +207,7 @@ func (ss *sessionStream) receive(stream grpc.BidiStreamingServer[leasev1.Session
 		ss.came = ss.server.opts.Clock() // once for what came together: it takes as long as much of what follows
 		ss.out.cork(true)                // the answers to what came together go together
 		closed := slices.ContainsFunc(requests, ss.handle)
+		ss.attachGathered()
 		ss.out.cork(false)
 		if closed {
 			return nil
@@ -254,7 +259,7 @@ func (ss *sessionStream) handle(req *leasev1.SessionRequest) (closed bool) {
 			call.cancel()
 		}
 	case *leasev1.SessionRequest_Attach:
-		ss.call(ss.attaches, id, func() { ss.attach(id, m.Attach) })
+		ss.gatherAttach(id, m.Attach)
 	case *leasev1.SessionRequest_Close:
 		ss.releaseAll()
 		return true

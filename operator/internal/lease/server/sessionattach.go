@@ -14,78 +14,150 @@ import (
 // attachRound is how long owners of holds to attach are asked at most before those that have no owner are looked for anew.
 const attachRound = time.Second
 
+// attachment is a hold that is to be attached, and the id of the request that asks for it; 0: the opening of the session does.
+type attachment struct {
+	key holdKey
+	id  uint64
+}
+
+// gatherAttach takes note of a hold that a request asks to attach. All that came in one message are attached together.
+func (ss *sessionStream) gatherAttach(id uint64, req *leasev1.SessionAttach) {
+	a := attachment{key: holdKey{req.GetName(), req.GetToken()}, id: id}
+	ss.mu.Lock()
+	_, twice := ss.attaching[a.key]
+	if !twice {
+		ss.attaching[a.key] = id
+	}
+	ss.mu.Unlock()
+	if twice {
+		var c checker
+		c.require(false, "attach", "names a hold that is being attached already")
+		ss.refuse(id, c.err())
+		return
+	}
+	ss.gathered = append(ss.gathered, a)
+}
+
+// attachGathered begins to attach the holds that a message asks for. Those that nobody serves are refused after as long as a call waits for an
+// owner; however many there are, they take one slot.
+func (ss *sessionStream) attachGathered() {
+	some := ss.gathered
+	if len(some) == 0 {
+		return
+	}
+	ss.gathered = nil
+	if err := ss.take(ss.attaches); err != nil {
+		ss.refuseAttaches(some, func(attachment) error { return err })
+		return
+	}
+	ss.goOn(ss.attaches, func() {
+		ctx, cancel := context.WithTimeout(ss.ctx, ss.server.opts.Patience)
+		defer cancel()
+		rest := ss.attachUntil(ctx, some)
+		ss.refuseAttaches(rest, func(a attachment) error { return &noOwnerError{name: a.key.name} })
+	})
+}
+
+// allAttaching returns all holds that are to be taken in yet.
+func (ss *sessionStream) allAttaching() []attachment {
+	ss.mu.Lock()
+	defer ss.mu.Unlock()
+	all := make([]attachment, 0, len(ss.attaching))
+	for key, id := range ss.attaching {
+		all = append(all, attachment{key, id})
+	}
+	return all
+}
+
 // attachAll takes the holds of the session before in. The client has no answer to wait for, and may know less of the state of the service
-// than we do, so what fails because of a fail-over is tried until the hold is there, lost or given up. All go together, with one call to each owner, so
-// holds that nobody serves keep no others waiting.
-func (ss *sessionStream) attachAll() {
-	rest := ss.unattached()
-	for len(rest) > 0 {
-		ss.attachOnce(rest)
-		if rest = ss.unattached(); len(rest) == 0 {
-			return
+// than we do, so what fails because of a fail-over is tried until the hold is there, lost or given up.
+func (ss *sessionStream) attachAll(all []attachment) { ss.attachUntil(ss.ctx, all) }
+
+// attachUntil attaches holds until each is there, lost or given up, or the context ends, and returns those that are left. All go together, with one
+// call to each owner, so holds that nobody serves keep no others waiting.
+func (ss *sessionStream) attachUntil(ctx context.Context, some []attachment) (rest []attachment) {
+	for rest = ss.unattached(some); len(rest) > 0; rest = ss.unattached(rest) {
+		ss.attachOnce(ctx, rest)
+		if rest = ss.unattached(rest); len(rest) == 0 {
+			break
 		}
 		select {
 		case <-time.After(sessionTick):
-		case <-ss.ctx.Done():
-			return
+		case <-ctx.Done():
+			return rest
 		}
-		rest = ss.unattached()
 	}
+	return nil
 }
 
-// unattached returns the holds that are to be taken in yet.
-func (ss *sessionStream) unattached() []*leasev1.KeepAliveRequest {
+// unattached returns those of the holds that are to be taken in yet.
+func (ss *sessionStream) unattached(some []attachment) []attachment {
 	ss.mu.Lock()
 	defer ss.mu.Unlock()
-	rest := make([]*leasev1.KeepAliveRequest, 0, len(ss.attaching))
-	for key := range ss.attaching {
-		rest = append(rest, &leasev1.KeepAliveRequest{Name: key.name, Token: key.token})
+	rest := make([]attachment, 0, len(some))
+	for _, a := range some {
+		if id, ok := ss.attaching[a.key]; ok && id == a.id {
+			rest = append(rest, a)
+		}
 	}
 	return rest
 }
 
-func (ss *sessionStream) attachOnce(holds []*leasev1.KeepAliveRequest) {
-	ctx, cancel := context.WithTimeout(ss.ctx, attachRound)
+func (ss *sessionStream) attachOnce(ctx context.Context, some []attachment) {
+	ctx, cancel := context.WithTimeout(ctx, attachRound)
 	defer cancel()
+	holds := make([]*leasev1.KeepAliveRequest, len(some))
+	for i, a := range some {
+		holds[i] = &leasev1.KeepAliveRequest{Name: a.key.name, Token: a.key.token}
+	}
 	sent := ss.server.opts.Clock()
 	ss.keepAll(ctx, ss.caller, holds, func(i int, kept *leasev1.KeepAliveResponse, err error) {
-		key := holdKey{holds[i].GetName(), holds[i].GetToken()}
 		if err == nil {
-			ss.attached(0, key, kept, sent, true)
+			ss.attached(some[i], kept, sent)
 			return
 		}
 		err = ss.server.toError(err)
 		switch status.Code(err) {
 		case codes.Unavailable, codes.DeadlineExceeded, codes.Canceled:
-			return
-		case codes.NotFound:
-			ss.lost(key, leasev1.EndReason_END_REASON_UNSPECIFIED, "")
 		default:
-			ss.refuse(0, err)
+			ss.notAttached(some[i], err)
 		}
-		ss.mu.Lock()
-		delete(ss.attaching, key)
-		ss.mu.Unlock()
 	})
 }
 
-// attach takes a hold into the session because the client asks for it now.
-func (ss *sessionStream) attach(id uint64, req *leasev1.SessionAttach) {
-	sent := ss.server.opts.Clock()
-	kept, err := ss.server.KeepAlive(ss.ctx, &leasev1.KeepAliveRequest{Name: req.GetName(), Token: req.GetToken()})
-	if err != nil {
-		ss.refuse(id, err)
-		return
-	}
-	ss.attached(id, holdKey{req.GetName(), req.GetToken()}, kept, sent, false)
+// attached takes a hold into the session that was just renewed.
+func (ss *sessionStream) attached(a attachment, kept *leasev1.KeepAliveResponse, sent core.Instant) {
+	ss.keep(a.key, kept.GetTtl().AsDuration(), sent.Add(kept.GetExpiresIn().AsDuration()), true,
+		&leasev1.SessionResponse{Id: a.id, Message: &leasev1.SessionResponse_Attached{Attached: &leasev1.SessionAttached{
+			Name: a.key.name, Token: a.key.token, Ttl: kept.GetTtl(), ExpiresIn: kept.GetExpiresIn(),
+		}}})
 }
 
-// attached takes a hold into the session that was just renewed.
-func (ss *sessionStream) attached(id uint64, key holdKey, kept *leasev1.KeepAliveResponse, sent core.Instant, opening bool) {
-	ss.keep(key, kept.GetTtl().AsDuration(), sent.Add(kept.GetExpiresIn().AsDuration()), opening,
-		&leasev1.SessionResponse{Id: id, Message: &leasev1.SessionResponse_Attached{Attached: &leasev1.SessionAttached{
-			Name: key.name, Token: key.token, Ttl: kept.GetTtl(), ExpiresIn: kept.GetExpiresIn(),
-		}}})
+// notAttached says why a hold is not attached, unless it is not wanted any more.
+func (ss *sessionStream) notAttached(a attachment, err error) {
+	ss.mu.Lock()
+	id, ok := ss.attaching[a.key]
+	if ok = ok && id == a.id; ok {
+		delete(ss.attaching, a.key)
+	}
+	ss.mu.Unlock()
+	switch {
+	case !ok:
+	case a.id == 0 && status.Code(err) == codes.NotFound:
+		ss.lost(a.key, leasev1.EndReason_END_REASON_UNSPECIFIED, "")
+	default:
+		ss.refuse(a.id, err)
+	}
+}
+
+// refuseAttaches refuses requests for holds that are not attached, unless nobody hears it any more.
+func (ss *sessionStream) refuseAttaches(some []attachment, why func(attachment) error) {
+	if ss.ctx.Err() != nil {
+		return
+	}
+	for _, a := range some {
+		ss.notAttached(a, why(a))
+	}
 }
 
 func (ss *sessionStream) lost(key holdKey, reason leasev1.EndReason, message string) {

@@ -80,7 +80,7 @@ func elsewhereSession(t *testing.T, o *owners, ttl time.Duration) *sessionStream
 	t.Cleanup(cancel)
 	return &sessionStream{
 		server: server, ctx: ctx, ttl: ttl, out: newOutbox(), keepAll: o.keepAll, allAnswered: make(chan struct{}, 1),
-		holds: map[holdKey]*sessionHold{},
+		holds: map[holdKey]*sessionHold{}, attaching: map[holdKey]uint64{},
 	}
 }
 

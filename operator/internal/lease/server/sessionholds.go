@@ -1,6 +1,7 @@
 package server
 
 import (
+	"context"
 	"sync/atomic"
 	"time"
 
@@ -19,19 +20,21 @@ type follower struct {
 }
 
 // keep takes a hold into the session and says so, in one step: no heartbeat that the client sends once it has heard of the
-// hold may leave it out, and no loss may be told before. One that was to be attached when the session was opened may have been given up since.
-func (ss *sessionStream) keep(key holdKey, ttl time.Duration, until core.Instant, opening bool, message *leasev1.SessionResponse) {
+// hold may leave it out, and no loss may be told before. One that is attached may have been given up since.
+func (ss *sessionStream) keep(key holdKey, ttl time.Duration, until core.Instant, attach bool, message *leasev1.SessionResponse) {
 	f := ss.follow(key)
 	ss.mu.Lock()
 	defer ss.mu.Unlock()
-	_, wanted := ss.attaching[key]
-	if ss.holds == nil || opening && !wanted {
+	id, wanted := ss.attaching[key]
+	if ss.holds == nil || attach && (!wanted || id != message.GetId()) {
 		if f != nil {
 			go ss.server.engine.Unfollow(f.of)
 		}
 		return
 	}
-	delete(ss.attaching, key)
+	if attach {
+		delete(ss.attaching, key)
+	}
 	ss.unfollow(key, ss.holds[key]) // one that was granted or attached once more
 	h := &sessionHold{ttl: ttl, until: until}
 	ss.holds[key] = h
@@ -154,10 +157,14 @@ func (ss *sessionStream) askBack(key holdKey, r *leasev1.Revocation, exact bool)
 func (ss *sessionStream) forget(key holdKey) {
 	ss.mu.Lock()
 	h := ss.holds[key]
+	id, attaching := ss.attaching[key]
 	delete(ss.holds, key)
 	delete(ss.attaching, key)
 	ss.mu.Unlock()
 	ss.unfollow(key, h)
+	if attaching && id != 0 {
+		ss.refuse(id, context.Canceled)
+	}
 }
 
 func (ss *sessionStream) renewed(key holdKey, until core.Instant, asked *leasev1.Revocation, here bool) {

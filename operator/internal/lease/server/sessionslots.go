@@ -29,18 +29,25 @@ func (s *slots) leave() {
 	s.left.Add(1)
 }
 
-// enter takes a slot for a call, waiting for one if need be, and refuses the call if there is none. What was gathered is let go meanwhile: the
-// answers in it may be what keeps the slots. It returns false if the call is not to be made.
+// enter takes a slot for a call, and refuses the call if there is none. It returns false if the call is not to be made.
 func (ss *sessionStream) enter(s *slots, id uint64) bool {
+	err := ss.take(s)
+	if err != nil {
+		ss.refuse(id, err)
+	}
+	return err == nil
+}
+
+// take takes a slot, waiting for one if need be. What was gathered is let go meanwhile: the answers in it may be what keeps the slots.
+func (ss *sessionStream) take(s *slots) error {
 	select {
 	case s.taken <- struct{}{}:
 		ss.wait.Add(1)
-		return true
+		return nil
 	default:
 	}
 	if s.stuck == s.left.Load() && !ss.closing {
-		ss.refuse(id, s.full())
-		return false
+		return s.full()
 	}
 	ss.out.cork(false)
 	defer ss.out.cork(true)
@@ -54,14 +61,13 @@ func (ss *sessionStream) enter(s *slots, id uint64) bool {
 	case s.taken <- struct{}{}:
 	case <-late:
 		s.stuck = s.left.Load()
-		ss.refuse(id, s.full())
-		return false
+		return s.full()
 	case <-ss.ctx.Done():
-		return false
+		return ss.ctx.Err()
 	}
 	ss.came = ss.server.opts.Clock()
 	ss.wait.Add(1)
-	return true
+	return nil
 }
 
 func (s *slots) full() error {
@@ -71,9 +77,13 @@ func (s *slots) full() error {
 
 // call runs a function aside.
 func (ss *sessionStream) call(s *slots, id uint64, do func()) {
-	if !ss.enter(s, id) {
-		return
+	if ss.enter(s, id) {
+		ss.goOn(s, do)
 	}
+}
+
+// goOn runs a function aside that a slot was taken for.
+func (ss *sessionStream) goOn(s *slots, do func()) {
 	go func() {
 		defer ss.wait.Done()
 		defer s.leave()

@@ -2,6 +2,7 @@ package service_test
 
 import (
 	"fmt"
+	"io"
 	"testing"
 	"time"
 
@@ -190,6 +191,44 @@ func TestSession(t *testing.T) {
 		}
 		assert.Equal(t, token, attached)
 		assert.Equal(t, token+1, lost)
+	})
+	t.Run("holds are attached by requests of their own, and released with the others", func(t *testing.T) {
+		s := openSession(t, client, &leasev1.SessionOpen{})
+		const many = 1000
+		attaches := make([]*leasev1.SessionRequest, many)
+		for i := range attaches {
+			name := fmt.Sprintf("apart/%d", i)
+			attaches[i] = &leasev1.SessionRequest{Id: uint64(i + 1000), Message: &leasev1.SessionRequest_Attach{
+				Attach: &leasev1.SessionAttach{Name: name, Token: s.granted(s.acquire(name, false)).GetToken()},
+			}}
+		}
+		require.NoError(t, s.stream.CloseSend())
+		again := openSession(t, client, &leasev1.SessionOpen{})
+		together := func(requests ...*leasev1.SessionRequest) {
+			again.send(&leasev1.SessionRequest{Message: &leasev1.SessionRequest_Batch{Batch: &leasev1.SessionRequestBatch{Requests: requests}}})
+		}
+		attaches[0].GetAttach().Token++
+		together(attaches[:many/2]...)
+		answered := map[uint64]*leasev1.SessionResponse{}
+		for range many / 2 {
+			got := again.next()
+			answered[got.GetId()] = got
+		}
+		assert.Equal(t, int32(5), answered[1000].GetRefused().GetCode(), "NOT_FOUND")
+		for i, a := range attaches[1 : many/2] {
+			require.Equal(t, a.GetAttach().GetToken(), answered[uint64(i+1001)].GetAttached().GetToken())
+		}
+		together(append(attaches[many/2:], &leasev1.SessionRequest{Message: &leasev1.SessionRequest_Close{Close: &leasev1.SessionClose{}}})...)
+		for {
+			if _, err := again.stream.Recv(); err != nil {
+				require.ErrorIs(t, err, io.EOF)
+				break
+			}
+		}
+		got, err := client.List(t.Context(), &leasev1.ListRequest{Prefix: "apart/"})
+		require.NoError(t, err)
+		require.Len(t, got.GetLeases(), 1, "all but the one that was not attached")
+		assert.Equal(t, "apart/0", got.GetLeases()[0].GetName())
 	})
 }
 

@@ -1,0 +1,122 @@
+package lease
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	"github.com/holdfast-io/holdfast/operator/lease/leasev1"
+)
+
+// maxMessage is what the service takes as one message.
+const maxMessage = 1 << 20
+
+// reopened is a session whose leases fill more than two messages and whose stream was just opened anew. It returns what the first message
+// attaches.
+func reopened(t *testing.T, ttl time.Duration) (*Session, map[leaseKey]bool) {
+	t.Helper()
+	s := connectedSession(t, ttl/3)
+	padding := strings.Repeat("x", 400)
+	for i := range 5000 {
+		s.hold(fmt.Sprint(i, padding), int64(i+1), ttl, now())
+	}
+	s.broken()
+	open := s.opening()
+	require.LessOrEqual(t, open.SizeVT(), maxMessage)
+	first := map[leaseKey]bool{}
+	for _, a := range open.GetOpen().GetAttach() {
+		first[leaseKey{a.GetName(), a.GetToken()}] = true
+	}
+	require.Greater(t, open.SizeVT(), maxMessage/2)
+	s.connected(aStream{}, &leasev1.SessionOpened{HeartbeatInterval: durationpb.New(ttl / 3)}, func() {})
+	return s, first
+}
+
+// attachment returns the lease that a message asks to take in.
+func attachment(r *leasev1.SessionRequest) leaseKey {
+	return leaseKey{r.GetAttach().GetName(), r.GetAttach().GetToken()}
+}
+
+// Each lease is attached once, by messages that the service takes, which let other messages go first.
+func TestLeasesThatFillManyMessagesAreAttached(t *testing.T) {
+	s, seen := reopened(t, time.Minute)
+	s.look(now().Add(20 * time.Second))
+	require.NotNil(t, s.due(aStream{})[0].GetHeartbeat())
+	chunks := 0
+	for queue := s.due(aStream{}); len(queue) > 0; queue = s.due(aStream{}) {
+		chunks++
+		require.Equal(t, len(queue), together(queue), "they go as one message")
+		batch := &leasev1.SessionRequest{Message: &leasev1.SessionRequest_Batch{Batch: &leasev1.SessionRequestBatch{Requests: queue}}}
+		require.LessOrEqual(t, batch.SizeVT(), maxMessage)
+		for _, r := range queue {
+			require.False(t, seen[attachment(r)])
+			require.NotNil(t, s.leases[attachment(r)])
+			seen[attachment(r)] = true
+		}
+		s.tell(&leasev1.SessionRequest{Message: &leasev1.SessionRequest_Heartbeat{Heartbeat: &leasev1.SessionHeartbeat{}}})
+		require.NotNil(t, s.due(aStream{})[0].GetHeartbeat())
+	}
+	require.Greater(t, chunks, 2)
+	require.Len(t, seen, s.Leases())
+}
+
+// A lease that is yet to be attached is as it was: heartbeats do not renew it, and it is not lost before the service says so. What the service
+// cannot take in at the moment is asked for again.
+func TestLeasesThatAreNotAttachedYet(t *testing.T) {
+	s, _ := reopened(t, time.Minute)
+	queue := s.due(aStream{})
+	there, gone, away := queue[0], queue[1], queue[2]
+	lease := func(r *leasev1.SessionRequest) *Lease { return s.leases[attachment(r)].lease }
+	ended := lease(gone)
+	until := lease(there).until.Load()
+	at := now().Add(20 * time.Second)
+	id := s.beatAt(at)
+	s.acknowledge(id, &leasev1.SessionHeartbeatAck{Renewed: true})
+	require.Equal(t, until, lease(there).until.Load())
+
+	s.handle(0, &leasev1.SessionResponse{Id: there.GetId(), Message: &leasev1.SessionResponse_Attached{Attached: &leasev1.SessionAttached{
+		Name: there.GetAttach().GetName(), Token: there.GetAttach().GetToken(), Ttl: durationpb.New(time.Minute), ExpiresIn: durationpb.New(time.Minute),
+	}}})
+	require.Greater(t, lease(there).until.Load(), until)
+	refuse := func(r *leasev1.SessionRequest, code codes.Code) {
+		s.handle(0, &leasev1.SessionResponse{Id: r.GetId(), Message: &leasev1.SessionResponse_Refused{Refused: &leasev1.SessionRefused{Code: int32(code)}}})
+	}
+	refuse(gone, codes.NotFound)
+	require.ErrorIs(t, ended.Err(), ErrNotHeld)
+	refuse(away, codes.Unavailable)
+	require.NoError(t, lease(away).Err())
+	require.Equal(t, 4999, s.Leases())
+
+	for s.unattached != nil {
+		s.due(aStream{})
+	}
+	s.look(at)
+	again := s.due(aStream{})
+	require.Len(t, again, 1)
+	require.Equal(t, attachment(away), attachment(again[0]))
+	require.Greater(t, again[0].GetId(), away.GetId())
+}
+
+// What a session has not attached yet it gives back when it is closed, and does not attach when it is over meanwhile.
+func TestLeasesThatEndBeforeTheyAreAttached(t *testing.T) {
+	s, first := reopened(t, time.Minute)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	over := s.unattached[0]
+	s.lose(over, ErrExpired)
+	for _, r := range s.attachNext() {
+		require.NotEqual(t, over, attachment(r))
+		first[attachment(r)] = true
+	}
+	s.giveBackUnattached()
+	require.Empty(t, s.attachNext())
+	require.Len(t, s.queue, len(s.leases)-len(first))
+	for _, r := range s.queue {
+		require.False(t, first[leaseKey{r.GetRelease().GetName(), r.GetRelease().GetToken()}])
+	}
+}
