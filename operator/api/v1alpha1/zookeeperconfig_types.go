@@ -35,6 +35,8 @@ const (
 	ReasonSourceMissing = "SourceMissing"
 	// ReasonOperatorCredential says that the operator's own credential, which the object relies on, cannot be read.
 	ReasonOperatorCredential = "OperatorCredentialUnreadable"
+	// ReasonOperatorTLS says that the files of the operator's own TLS, which the object relies on, cannot be read.
+	ReasonOperatorTLS = "OperatorTLSUnreadable"
 	// ReasonEnsembleUnavailable says that ZooKeeper cannot be reached.
 	ReasonEnsembleUnavailable = "EnsembleUnavailable"
 )
