@@ -269,7 +269,7 @@ type ZooKeeperConnection struct {
 	// +optional
 	AuthSecretRef *ObjectReference `json:"authSecretRef,omitempty"`
 
-	// TLS speaks TLS to the servers.
+	// TLS speaks TLS to the servers. Left out, it is the operator's setting on the operator's own ensemble, and plain TCP on any other.
 	//
 	// +optional
 	TLS *ZooKeeperTLS `json:"tls,omitempty"`
