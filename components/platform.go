@@ -105,6 +105,9 @@ func NewPlatform(
 		return nil, fmt.Errorf("Platform %s: operator.image %q and operator.leaseServiceImage %q must both be set",
 			name, args.Operator.Image, args.Operator.LeaseServiceImage)
 	}
+	if err := args.Operator.ZooKeeper.check(); err != nil {
+		return nil, fmt.Errorf("Platform %s: %w", name, err)
+	}
 	for i, reviewer := range args.TokenReviewers {
 		if reviewer.Tenant == "" {
 			return nil, fmt.Errorf("Platform %s: tokenReviewers[%d].tenant is required", name, i)

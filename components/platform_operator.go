@@ -280,7 +280,7 @@ func operatorPod(args *PlatformArgs, configName string) corev1.PodSpec {
 			ConfigMap: &corev1.ConfigMapVolumeSource{LocalObjectReference: corev1.LocalObjectReference{Name: configName}},
 		}}},
 	}
-	args.Operator.ZooKeeper.mountCredential(&pod)
+	args.Operator.ZooKeeper.mountSecrets(&pod)
 	return pod
 }
 

@@ -63,9 +63,10 @@ type LeaseServiceTLS struct {
 
 // ZooKeeper configures how the operator uses ZooKeeper.
 type ZooKeeper struct {
-	ConnectString    string                      `json:"connectString"`
-	CredentialSecret string                      `json:"credentialSecret"`
-	Grants           []components.ZooKeeperGrant `json:"grants"`
+	ConnectString    string                          `json:"connectString"`
+	CredentialSecret string                          `json:"credentialSecret"`
+	TLS              components.ZooKeeperOperatorTLS `json:"tls"`
+	Grants           []components.ZooKeeperGrant     `json:"grants"`
 }
 
 // CRDs says what becomes of the CRDs on destroy.

@@ -150,7 +150,7 @@ func TestParseConfigRefuses(t *testing.T) {
 			"grants": [{"namespaces": [], "paths": ["teams"], "ensembles": ["zk-0:2181/apps"]}, {"namespaces": ["*", "A"]}]
 		}`}, []string{
 			`zookeeper.connectString: "zk-0:2181,,zk-1" is not allowed; allowed are servers and a chroot, such as zk-0:2181,zk-1:2181/apps`,
-			`zookeeper.credential: is not a known key; allowed: connectString, credentialSecret, grants`,
+			`zookeeper.credential: is not a known key; allowed: connectString, credentialSecret, grants, tls`,
 			`zookeeper.grants[0].ensembles[0]: "zk-0:2181/apps" is not allowed; allowed are servers without a chroot, such as zk-0:2181,zk-1:2181`,
 			`zookeeper.grants[0].namespaces: has 0 items, below the minimum 1`,
 			`zookeeper.grants[0].paths[0]: "teams" is not allowed; allowed is an absolute path without a "/" at the end, or "/" for all`,

@@ -108,6 +108,7 @@ func TestDeployTellsTheOperatorItsNamespaces(t *testing.T) {
 func TestDeployTellsTheOperatorOfZooKeeper(t *testing.T) {
 	stack := recordStack(t, map[string]string{"zookeeper": `{
 		"connectString": "zk-0:2181,zk-1:2181/apps", "credentialSecret": "zookeeper",
+		"tls": {"enabled": true, "secret": "zookeeper-tls", "serverName": "zk.example.com"},
 		"grants": [{"namespaces": ["*"], "ensembles": ["zk-0:2181"], "paths": ["/", "/teams/{namespace}"]}]
 	}`})
 	data, _ := stack["ConfigMap holdfast-configmap"].Fields["data"].(map[string]any)
@@ -122,6 +123,10 @@ func TestDeployTellsTheOperatorOfZooKeeper(t *testing.T) {
     paths:
     - /
     - /teams/{namespace}
+  tls:
+    enabled: true
+    folder: /etc/holdfast-zookeeper-tls
+    serverName: zk.example.com
 `)
 }
 

@@ -10,6 +10,8 @@ import (
 	"strings"
 	"time"
 
+	"k8s.io/apimachinery/pkg/util/validation"
+
 	"github.com/holdfast-io/holdfast/stacks/internal/configschema"
 )
 
@@ -28,6 +30,7 @@ func operatorChecks(c *Config) []configschema.Problem {
 	}
 	if c.ZooKeeper != nil {
 		add(serversFault(c.ZooKeeper.ConnectString), "zookeeper.connectString")
+		zooKeeperTLSChecks(c.ZooKeeper, add)
 		for i, grant := range c.ZooKeeper.Grants {
 			for j, ensemble := range grant.Ensembles {
 				add(serversFault(ensemble), "zookeeper.grants[%d].ensembles[%d]", i, j)
@@ -45,6 +48,20 @@ func operatorChecks(c *Config) []configschema.Problem {
 		}
 	}
 	return problems
+}
+
+func zooKeeperTLSChecks(zk *ZooKeeper, add func(message, path string, args ...any)) {
+	if zk.TLS.Enabled && zk.ConnectString == "" {
+		add("is true, which needs zookeeper.connectString: an object that names its own ensemble names its TLS too", "zookeeper.tls.enabled")
+	}
+	for _, key := range []struct{ name, value string }{{"secret", zk.TLS.Secret}, {"serverName", zk.TLS.ServerName}} {
+		if !zk.TLS.Enabled && key.value != "" {
+			add(fmt.Sprintf("is %q, which needs zookeeper.tls.enabled", key.value), "zookeeper.tls."+key.name)
+		}
+	}
+	if name := zk.TLS.ServerName; name != "" && net.ParseIP(name) == nil && len(validation.IsDNS1123Subdomain(name)) > 0 {
+		add(fmt.Sprintf("%q is not allowed; allowed are a DNS name in lower case and an IP address", name), "zookeeper.tls.serverName")
+	}
 }
 
 const mostLifetime = 180 * 24 * time.Hour

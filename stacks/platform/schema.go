@@ -24,6 +24,7 @@ const (
 	zooKeeperPath    = `(/[^\s/]+)+`
 	maxZnodePath     = 1024
 	maxConnectString = 2 * maxZnodePath
+	maxServerName    = 253
 	maxReplicas      = 9
 	maxReconciles    = 64
 	leaseServiceCRD  = "leaseservices.dist.system"
@@ -107,6 +108,11 @@ func zooKeeperSchema() *apiextensionsv1.JSONSchemaProps {
 	return configschema.Object(nil, configschema.Properties{
 		"connectString":    znodes(maxConnectString, zooKeeperServers+"("+zooKeeperPath+")?$", "allowed are servers and a chroot, such as zk-0:2181,zk-1:2181/apps"),
 		"credentialSecret": configschema.DNSLabel(configschema.MaxLabel),
+		"tls": *configschema.Object(nil, configschema.Properties{
+			"enabled":    configschema.Boolean(),
+			"secret":     configschema.DNSLabel(configschema.MaxLabel),
+			"serverName": configschema.Text(maxServerName),
+		}),
 		"grants": configschema.List(configschema.Object([]string{"namespaces", "paths"}, configschema.Properties{
 			"namespaces": configschema.SomeOf(namespace),
 			"ensembles":  configschema.List(new(configschema.Matching(zooKeeperServers+"$", "allowed are servers without a chroot, such as zk-0:2181,zk-1:2181"))),

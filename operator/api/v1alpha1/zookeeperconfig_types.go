@@ -35,6 +35,8 @@ const (
 	ReasonSourceMissing = "SourceMissing"
 	// ReasonOperatorCredential says that the operator's own credential, which the object relies on, cannot be read.
 	ReasonOperatorCredential = "OperatorCredentialUnreadable"
+	// ReasonOperatorTLS says that the files of the operator's own TLS, which the object relies on, cannot be read.
+	ReasonOperatorTLS = "OperatorTLSUnreadable"
 	// ReasonEnsembleUnavailable says that ZooKeeper cannot be reached.
 	ReasonEnsembleUnavailable = "EnsembleUnavailable"
 )
@@ -267,7 +269,7 @@ type ZooKeeperConnection struct {
 	// +optional
 	AuthSecretRef *ObjectReference `json:"authSecretRef,omitempty"`
 
-	// TLS speaks TLS to the servers.
+	// TLS speaks TLS to the servers. Left out, it is the operator's setting on the operator's own ensemble, and plain TCP on any other.
 	//
 	// +optional
 	TLS *ZooKeeperTLS `json:"tls,omitempty"`

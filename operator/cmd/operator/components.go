@@ -60,7 +60,7 @@ func leaseServiceOptions(c config.OperatorConfig) leaseservice.Options {
 func zooKeeperPool(c config.ZooKeeper) *shared.Pool {
 	var own *shared.Own
 	if connect, ok := c.OwnConnect(); ok {
-		own = shared.NewOwn(connect, c.Credential)
+		own = shared.NewOwn(connect, shared.Reader{Credential: c.Credential, TLS: c.ReadTLS})
 	}
 	return shared.New(zookeeper.Options{
 		SessionTimeout: c.SessionTimeout.Duration, RequestTimeout: c.RequestTimeout.Duration,

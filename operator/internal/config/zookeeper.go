@@ -3,11 +3,13 @@ package config
 import (
 	"errors"
 	"fmt"
+	"net"
 	"os"
 	"path/filepath"
 	"strings"
 	"time"
 
+	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/holdfast-io/holdfast/operator/internal/plan/znode"
@@ -24,6 +26,8 @@ type ZooKeeper struct {
 	// it, so a rotated Secret takes effect; previous-username and previous-password are what the operator shows beside it, as
 	// long as znodes have lists that name them. Empty: the operator shows none.
 	CredentialFolder string `json:"credentialFolder"`
+	// TLS of the connections to the ensemble of ConnectString alone.
+	TLS ZooKeeperTLS `json:"tls"`
 	// SessionTimeout is what is asked of the servers. Default 10s.
 	SessionTimeout Duration `json:"sessionTimeout"`
 	// RequestTimeout bounds one request. Default 5s.
@@ -45,6 +49,18 @@ type ZooKeeper struct {
 	MaxSessionsPerNamespace int `json:"maxSessionsPerNamespace"`
 	// Grants say which namespaces may write below which paths. None: every namespace may write everywhere.
 	Grants []ZooKeeperGrant `json:"grants"`
+}
+
+// ZooKeeperTLS says whether and how the operator speaks TLS to the ensemble of its configuration.
+type ZooKeeperTLS struct {
+	// Enabled: the operator speaks TLS. Default false, which is plain TCP.
+	Enabled bool `json:"enabled"`
+	// Folder is a folder with the files ca.crt (what the servers' certificates are verified against; the system's if missing), and
+	// tls.crt and tls.key (what the operator shows; nothing if missing), such as a mounted Secret. It is read again as
+	// CredentialFolder is. Empty: the servers are verified against the system's certificates, and nothing is shown.
+	Folder string `json:"folder"`
+	// ServerName is what the servers' certificates are verified for. Empty: the host of the connect string.
+	ServerName string `json:"serverName"`
 }
 
 // ZooKeeperGrant lets namespaces write below paths.
@@ -74,6 +90,7 @@ func (z ZooKeeper) validate(path *field.Path) field.ErrorList {
 			faults = append(faults, field.Invalid(path.Child("connectString"), z.ConnectString, err.Error()))
 		}
 	}
+	faults = append(faults, z.TLS.validate(path.Child("tls"), z.ConnectString)...)
 	for name, value := range map[string]Duration{
 		"sessionTimeout": z.SessionTimeout, "requestTimeout": z.RequestTimeout,
 		"auditInterval": z.AuditInterval, "deletionDeadline": z.DeletionDeadline,
@@ -94,6 +111,23 @@ func (z ZooKeeper) validate(path *field.Path) field.ErrorList {
 	}
 	for i, grant := range z.Grants {
 		faults = append(faults, grant.validate(path.Child("grants").Index(i))...)
+	}
+	return faults
+}
+
+func (t ZooKeeperTLS) validate(path *field.Path, connect string) field.ErrorList {
+	var faults field.ErrorList
+	if t.Enabled && connect == "" {
+		faults = append(faults, field.Invalid(path.Child("enabled"), true,
+			"needs zookeeper.connectString: an object that names its own ensemble names its TLS too, in spec.connection.tls"))
+	}
+	for name, value := range map[string]string{"folder": t.Folder, "serverName": t.ServerName} {
+		if !t.Enabled && value != "" {
+			faults = append(faults, field.Invalid(path.Child(name), value, "needs zookeeper.tls.enabled"))
+		}
+	}
+	if name := t.ServerName; name != "" && net.ParseIP(name) == nil && len(validation.IsDNS1123Subdomain(name)) > 0 {
+		faults = append(faults, field.Invalid(path.Child("serverName"), name, "must be a DNS name in lower case, or an IP address"))
 	}
 	return faults
 }
@@ -154,16 +188,45 @@ func (z ZooKeeper) Credential() (zktypes.Credential, error) {
 	if z.CredentialFolder == "" {
 		return zktypes.Credential{}, nil
 	}
-	var faults error
-	out, err := zktypes.ReadCredential(func(name string) string {
-		content, err := os.ReadFile(filepath.Join(z.CredentialFolder, name))
-		if !errors.Is(err, os.ErrNotExist) {
-			faults = errors.Join(faults, err)
-		}
-		return strings.TrimRight(string(content), "\r\n")
-	})
-	if err := errors.Join(faults, err); err != nil {
+	files := folder{path: z.CredentialFolder}
+	out, err := zktypes.ReadCredential(func(name string) string { return strings.TrimRight(string(files.read(name)), "\r\n") })
+	if err := errors.Join(files.faults, err); err != nil {
 		return zktypes.Credential{}, fmt.Errorf("zookeeper.credentialFolder %s: %w", z.CredentialFolder, err)
 	}
 	return out, nil
+}
+
+// ReadTLS reads the operator's own TLS settings, and checks that they fit together. They are nil for plain TCP.
+func (z ZooKeeper) ReadTLS() (*zktypes.TLS, error) {
+	if !z.TLS.Enabled {
+		return nil, nil
+	}
+	if z.TLS.Folder == "" {
+		return &zktypes.TLS{ServerName: z.TLS.ServerName}, nil
+	}
+	files := folder{path: z.TLS.Folder}
+	out := zktypes.ReadTLS(files.read, z.TLS.ServerName)
+	_, err := out.Config()
+	if len(out.CA) == 0 && len(out.Cert) == 0 && len(out.Key) == 0 {
+		err = fmt.Errorf("there must be %s, or %s and %s, not empty", zktypes.KeyCA, zktypes.KeyTLSCert, zktypes.KeyTLSKey)
+	}
+	if err := errors.Join(files.faults, err); err != nil {
+		return nil, fmt.Errorf("zookeeper.tls.folder %s: %w", z.TLS.Folder, err)
+	}
+	return out, nil
+}
+
+// folder is read file by file.
+type folder struct {
+	path   string
+	faults error
+}
+
+// read returns the content of a file, or nothing for one that there is not.
+func (f *folder) read(name string) []byte {
+	content, err := os.ReadFile(filepath.Join(f.path, name))
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		f.faults = errors.Join(f.faults, err)
+	}
+	return content
 }

@@ -2,10 +2,7 @@ package zookeeper
 
 import (
 	"crypto/sha256"
-	"crypto/tls"
-	"crypto/x509"
 	"encoding/hex"
-	"errors"
 	"fmt"
 	"log/slog"
 	"time"
@@ -84,54 +81,17 @@ type Target struct {
 }
 
 // TLS are the PEM blocks of a TLS connection.
-type TLS struct {
-	// CA are the certificates that the server's is verified against. Empty: those of the system.
-	CA []byte
-	// Cert and Key are this side's. Empty: none is shown.
-	Cert, Key []byte
-	// ServerName is what the server's certificate is verified for. Empty: the host that is dialled.
-	ServerName string
-}
-
-// config makes the configuration of the standard library.
-func (t *TLS) config() (*tls.Config, error) {
-	if t == nil {
-		return nil, nil
-	}
-	out := &tls.Config{MinVersion: tls.VersionTLS12, ServerName: t.ServerName}
-	if len(t.CA) > 0 {
-		out.RootCAs = x509.NewCertPool()
-		if !out.RootCAs.AppendCertsFromPEM(t.CA) {
-			return nil, errors.New("TLS: the CA has no certificate in PEM")
-		}
-	}
-	if len(t.Cert) > 0 || len(t.Key) > 0 {
-		pair, err := tls.X509KeyPair(t.Cert, t.Key)
-		if err != nil {
-			return nil, fmt.Errorf("TLS: certificate and key: %w", err)
-		}
-		out.Certificates = []tls.Certificate{pair}
-	}
-	return out, nil
-}
-
-// parts are what tells one configuration from another. There are none for plain TCP.
-func (t *TLS) parts() []string {
-	if t == nil {
-		return nil
-	}
-	return []string{string(t.CA), string(t.Cert), string(t.Key), t.ServerName}
-}
+type TLS = zktypes.TLS
 
 // Key identifies the session of a target. It holds no secret: the credential is hashed.
 func (t Target) Key() string {
 	c := t.Credential
-	return t.Connect.Ensemble() + "#" + hashOf(append([]string{c.User, c.Password, c.PreviousUser, c.PreviousPassword}, t.TLS.parts()...))
+	return t.Connect.Ensemble() + "#" + hashOf(append([]string{c.User, c.Password, c.PreviousUser, c.PreviousPassword}, t.TLS.Parts()...))
 }
 
 // ensembleKey identifies what sessions share a breaker: the servers, and the TLS settings, for with settings that are wrong no
 // connection stands, whoever makes it, and that says nothing about connections with others.
-func (t Target) ensembleKey() string { return t.Connect.Ensemble() + "#" + hashOf(t.TLS.parts()) }
+func (t Target) ensembleKey() string { return t.Connect.Ensemble() + "#" + hashOf(t.TLS.Parts()) }
 
 // hashOf is a short hash of a list.
 func hashOf(parts []string) string {

@@ -62,7 +62,7 @@ func (p *Pool) open(target Target) (*session, error) {
 	if len(p.sessions) >= p.opts.MaxSessions && !target.Own {
 		return nil, fmt.Errorf("%w: %d", ErrTooManySessions, p.opts.MaxSessions)
 	}
-	config, err := target.TLS.config()
+	config, err := target.TLS.Config()
 	if err != nil {
 		return nil, err
 	}

@@ -109,7 +109,7 @@ func (w *waker) source() source.Source {
 func (w *waker) all(ctx context.Context, reader client.Reader) {
 	list := &v1alpha1.ZooKeeperConfigList{}
 	if err := reader.List(ctx, list); err != nil {
-		ctrl.Log.Error(err, "the ZooKeeperConfigs cannot be listed to tell them of another credential")
+		ctrl.Log.Error(err, "the ZooKeeperConfigs cannot be listed to tell them of another credential or TLS")
 		return
 	}
 	for i := range list.Items {

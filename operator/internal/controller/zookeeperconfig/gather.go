@@ -208,7 +208,7 @@ func (r resolver) connect() (zktypes.ConnectString, error) {
 		return zktypes.ConnectString{}, err
 	}
 	if text == "" {
-		own, _ := r.ownTarget() // an error is about the credential
+		own, _ := r.ownTarget() // an error is about credential and TLS
 		return own.Connect, nil
 	}
 	return zktypes.ParseConnectString(text)

@@ -45,8 +45,9 @@ func PoolSessions(pool *zookeeper.Pool) Sessions {
 type Settings struct {
 	// Default returns the target of an object that names no connect string. The credential in it goes to that
 	// ensemble alone: an object that names another ensemble does not get it, for it would be sent to whatever
-	// server the object's author likes. Nil, or an empty connect string: there is none. An error says that the credential
-	// cannot be read, and the target then has the connect string alone. The component takes the pool's when it is nil.
+	// server the object's author likes; so does the client certificate of its TLS. Nil, or an empty connect string: there is none.
+	// An error is shared.ErrCredential, shared.ErrTLS, or both: that cannot be read, and the target has the rest. The component
+	// takes the pool's when it is nil.
 	Default func(namespace string) (zookeeper.Target, error)
 	// Grants restrict which namespaces may write where. Empty: no restriction.
 	Grants []znode.Grant

@@ -18,14 +18,8 @@ import (
 	"github.com/holdfast-io/holdfast/operator/internal/plan/znode"
 	"github.com/holdfast-io/holdfast/operator/internal/reconcile"
 	"github.com/holdfast-io/holdfast/operator/internal/zookeeper"
+	"github.com/holdfast-io/holdfast/operator/internal/zookeeper/shared"
 	"github.com/holdfast-io/holdfast/operator/internal/zookeeper/zktypes"
-)
-
-// Keys of Secrets for TLS. Those of credentials are in package zktypes.
-const (
-	keyCA   = "ca.crt"
-	keyCert = corev1.TLSCertKey
-	keyKey  = corev1.TLSPrivateKeyKey
 )
 
 // resolver reads what one object refers to. What is missing or cannot be is a *reconcile.StalledError; other errors are
@@ -78,9 +72,8 @@ func (r resolver) targetOf(text string, reach znode.Reach) (zookeeper.Target, er
 			target, ownErr = zookeeper.Target{Connect: parsed}, nil
 		}
 	}
-	if reach.Auth == "" && ownErr != nil {
-		return zookeeper.Target{}, reconcile.Unknown(ownCredentialRecheck, v1alpha1.ReasonOperatorCredential,
-			"the operator's own ZooKeeper credential cannot be read (zookeeper.credentialFolder of its configuration): its administrator has to provide it, or spec.connection.authSecretRef names another")
+	if err := missing(ownErr, reach); err != nil {
+		return zookeeper.Target{}, err
 	}
 	if reach.Auth != "" {
 		var err error
@@ -99,11 +92,24 @@ func (r resolver) targetOf(text string, reach znode.Reach) (zookeeper.Target, er
 	return target, nil
 }
 
-// ownCredentialRecheck is the time to the next look for the operator's own credential. The component wakes every object when it
-// changes; this is for what is set up otherwise.
-const ownCredentialRecheck = time.Minute
+// missing says what of the operator's own target an object relies on and cannot be read.
+func missing(fault error, reach znode.Reach) error {
+	switch {
+	case reach.Auth == "" && errors.Is(fault, shared.ErrCredential):
+		return reconcile.Unknown(ownRecheck, v1alpha1.ReasonOperatorCredential,
+			"the operator's own ZooKeeper credential cannot be read (zookeeper.credentialFolder of its configuration): its administrator has to provide it, or spec.connection.authSecretRef names another")
+	case !reach.TLS && errors.Is(fault, shared.ErrTLS):
+		return reconcile.Unknown(ownRecheck, v1alpha1.ReasonOperatorTLS,
+			"the files of the operator's own ZooKeeper TLS cannot be read (zookeeper.tls.folder of its configuration): its administrator has to provide them, or spec.connection.tls names others")
+	}
+	return nil
+}
 
-// ownTarget is the operator's own. An error is about the credential alone.
+// ownRecheck is the time to the next look for what of the operator's own target cannot be read. The component wakes every object
+// when that changes; this is for what is set up otherwise.
+const ownRecheck = time.Minute
+
+// ownTarget is the operator's own. An error is about the credential and the TLS settings alone.
 func (r resolver) ownTarget() (zookeeper.Target, error) {
 	if r.settings.Default == nil {
 		return zookeeper.Target{}, nil
@@ -127,16 +133,14 @@ func (r resolver) credential(name, field string) (zookeeper.Credential, error) {
 }
 
 func (r resolver) tls(name, serverName string) (*zookeeper.TLS, error) {
-	out := &zookeeper.TLS{ServerName: serverName}
 	if name == "" {
-		return out, nil
+		return &zookeeper.TLS{ServerName: serverName}, nil
 	}
 	secret, err := r.secret(name, "spec.connection.tls.secretRef")
 	if err != nil {
 		return nil, err
 	}
-	out.CA, out.Cert, out.Key = secret.Data[keyCA], secret.Data[keyCert], secret.Data[keyKey]
-	return out, nil
+	return zktypes.ReadTLS(func(key string) []byte { return secret.Data[key] }, serverName), nil
 }
 
 // data is what the znode should hold.

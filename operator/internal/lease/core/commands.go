@@ -108,6 +108,15 @@ func (s *Shard) hold(name string, token int64) *hold {
 	return e.byToken(token)
 }
 
+// Held shows the hold with the token, as it was committed last. The zero value is none: it is over for good, or never was.
+func (s *Shard) Held(now Instant, name string, token int64) HoldView {
+	h := s.hold(name, token)
+	if h == nil {
+		return HoldView{}
+	}
+	return h.view(now)
+}
+
 // Release ends the hold with the token. The ticket is answered with a ReleaseResult.
 func (s *Shard) Release(now Instant, name string, token int64, ticket Ticket, out *Output) {
 	h := s.hold(name, token)

@@ -21,21 +21,23 @@ type Notice struct {
 	Moved bool
 }
 
-// Follow lets a function hear what happens to a hold that is served here, until Unfollow.
-func (e *Engine) Follow(name string, token int64, hear func(Notice)) (*Follower, error) {
+// Follow lets a function hear what happens to a hold that is served here, until Unfollow. What happened before, the hold shows as it is
+// now, in one step with that: nothing is missed in between. The zero value says that it is over, whoever serves it by now, since only
+// a commit takes a hold out of the shard.
+func (e *Engine) Follow(name string, token int64, hear func(Notice)) (*Follower, core.HoldView, error) {
 	s, err := e.at(name)
 	if err != nil {
-		return nil, err
+		return nil, core.HoldView{}, err
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if !s.open() {
-		return nil, &NotOwnerError{Shard: s.index}
+		return nil, core.HoldView{}, &NotOwnerError{Shard: s.index}
 	}
 	f := &Follower{key: holdKey{name, token}, hear: hear}
 	f.next = s.follow[f.key]
 	s.follow[f.key] = f
-	return f, nil
+	return f, s.shard.Held(e.opts.Clock(), name, token), nil
 }
 
 // Unfollow ends what Follow began.

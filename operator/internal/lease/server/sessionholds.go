@@ -15,6 +15,9 @@ import (
 // follower hears what happens to a hold that is served here.
 type follower struct {
 	of *engine.Follower
+	// over says that the hold was over before, and asked how it was asked back before; nil: it was not.
+	over  bool
+	asked *leasev1.Revocation
 	// last is the last that it heard.
 	last atomic.Pointer[engine.Notice]
 }
@@ -38,18 +41,18 @@ func (ss *sessionStream) keep(key holdKey, ttl time.Duration, until core.Instant
 	ss.unfollow(key, ss.holds[key]) // one that was granted or attached once more
 	h := &sessionHold{ttl: ttl, until: until}
 	ss.holds[key] = h
+	ss.out.add(message)
 	if f == nil {
 		ss.server.elsewhere.add(key, ss)
 	} else {
 		ss.install(key, h, f)
 	}
-	ss.out.add(message)
 }
 
 // follow hears what happens to a hold if its name is served here; see elsewhereHolds for the others.
 func (ss *sessionStream) follow(key holdKey) *follower {
 	f := &follower{}
-	of, err := ss.server.engine.Follow(key.name, key.token, func(n engine.Notice) {
+	of, hold, err := ss.server.engine.Follow(key.name, key.token, func(n engine.Notice) {
 		if last := f.last.Load(); last == nil || last.Ended == 0 { // nothing matters after the end
 			f.last.Store(&n)
 		}
@@ -59,13 +62,20 @@ func (ss *sessionStream) follow(key holdKey) *follower {
 	if err != nil {
 		return nil
 	}
-	f.of = of
+	f.of, f.over, f.asked = of, hold.Token == 0, revocation(&hold)
 	return f
 }
 
-// install lets a follower serve a hold. What it heard before, found no hold, so that is looked at once more. The lock is held.
+// install lets a follower serve a hold. What happened before it heard anything, the client is told of now. What it heard before, found
+// no hold, so that is looked at once more, and after this, since that takes the lock. The lock is held.
 func (ss *sessionStream) install(key holdKey, h *sessionHold, f *follower) {
 	h.follower = f
+	switch {
+	case f.over:
+		go ss.lose(key, leasev1.EndReason_END_REASON_UNSPECIFIED, "")
+	case f.asked != nil:
+		ss.tellAsked(key, h, f.asked, true)
+	}
 	if n := f.last.Load(); n != nil {
 		go ss.heard(key, f, n)
 	}
@@ -125,19 +135,22 @@ func (ss *sessionStream) unfollow(key holdKey, h *sessionHold) {
 	}
 }
 
-// askBack tells the client of a revocation, unless it knows of that. What is heard from the store is not exact: any change of the hold
-// shows its revocation with the whole of its period. So a deadline that is only later than the one known does not count then; if it is
-// true, the next heartbeat finds out.
+// askBack tells the client of a revocation of a hold that the session keeps.
 func (ss *sessionStream) askBack(key holdKey, r *leasev1.Revocation, exact bool) {
+	ss.mu.Lock()
+	defer ss.mu.Unlock()
+	if h := ss.holds[key]; h != nil {
+		ss.tellAsked(key, h, r, exact)
+	}
+}
+
+// tellAsked tells the client of a revocation, unless it knows of that. What is heard from the store is not exact: any change of the hold
+// shows its revocation with the whole of its period. So a deadline that is only later than the one known does not count then; if it is
+// true, the next heartbeat finds out. The lock is held.
+func (ss *sessionStream) tellAsked(key holdKey, h *sessionHold, r *leasev1.Revocation, exact bool) {
 	next := &core.Asked{Reason: r.GetReason(), RequestedBy: r.GetRequestedBy(), Force: r.GetForce()}
 	if in := r.GetDeadlineIn(); in != nil {
 		next.By = ss.server.opts.Clock().Add(in.AsDuration())
-	}
-	ss.mu.Lock()
-	defer ss.mu.Unlock()
-	h := ss.holds[key]
-	if h == nil {
-		return
 	}
 	if known := h.asked; known != nil {
 		if !exact && known.By != 0 {

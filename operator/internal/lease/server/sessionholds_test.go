@@ -12,6 +12,7 @@ import (
 	"github.com/holdfast-io/holdfast/operator/internal/lease/clock"
 	"github.com/holdfast-io/holdfast/operator/internal/lease/core"
 	"github.com/holdfast-io/holdfast/operator/internal/lease/engine"
+	"github.com/holdfast-io/holdfast/operator/lease/leasev1"
 )
 
 // A client takes the answer to a heartbeat for a renewal of all holds that it has not been told to be lost. So nobody may find
@@ -109,4 +110,38 @@ func TestARevocationThatChangesIsToldAgain(t *testing.T) {
 	require.Equal(t, 1, told(true, polite, 10*time.Second), "sooner")
 	require.Equal(t, 1, told(false, polite, 5*time.Second), "still sooner, as the store shows")
 	require.Equal(t, 1, told(true, polite, time.Minute), "later")
+}
+
+// What a hold had come to before it was followed is told, and before what was heard since.
+func TestAHoldIsToldAsItWasWhenItWasFollowed(t *testing.T) {
+	const patience = 20 * time.Second
+	lost, wanted := holdKey{"n", 1}, holdKey{"n", 2}
+	server := &Server{
+		engine: engine.New(engine.Options{Clock: clock.Now, Registry: prometheus.NewRegistry()}),
+		opts:   Options{Clock: func() core.Instant { return 0 }},
+	}
+	ss := &sessionStream{server: server, out: newOutbox(), holds: map[holdKey]*sessionHold{lost: {}, wanted: {}}}
+	of := &engine.Follower{}
+	var told []*leasev1.SessionResponse
+	install := func(key holdKey, f *follower, count int) {
+		ss.mu.Lock()
+		ss.install(key, ss.holds[key], f)
+		ss.mu.Unlock()
+		told = nil
+		require.Eventually(t, func() bool {
+			messages, _ := ss.out.take()
+			told = append(told, messages...)
+			return len(told) == count
+		}, patience, time.Millisecond)
+	}
+	install(lost, &follower{of: of, over: true}, 1)
+	require.Equal(t, lost.token, told[0].GetLost().GetToken())
+	require.NotContains(t, ss.holds, lost)
+
+	f := &follower{of: of, asked: &leasev1.Revocation{Reason: "please"}}
+	f.last.Store(&engine.Notice{Notice: core.Notice{Revocation: &core.Revocation{Reason: "please", Force: true, Period: time.Minute}}})
+	install(wanted, f, 2)
+	require.False(t, told[0].GetRevokeRequested().GetRevocation().GetForce())
+	require.True(t, told[1].GetRevokeRequested().GetRevocation().GetForce())
+	require.Contains(t, ss.holds, wanted)
 }

@@ -55,7 +55,7 @@ func (p *Pool) Component() component.Component {
 			}
 			p.own.look()
 			return mgr.Add(manager.RunnableFunc(func(ctx context.Context) error {
-				p.own.watch(ctx, p.options.Log, credentialInterval)
+				p.own.watch(ctx, p.options.Log, ownInterval)
 				return nil
 			}))
 		},

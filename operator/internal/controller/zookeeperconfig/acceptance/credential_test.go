@@ -42,7 +42,7 @@ func (f *folder) asOwn(t *testing.T) setting {
 	return func(o *operatorOptions) {
 		target, err := o.Settings.Default("")
 		require.NoError(t, err)
-		o.own = pool.NewOwn(target.Connect, f.read)
+		o.own = pool.NewOwn(target.Connect, pool.Reader{Credential: f.read})
 	}
 }
 
