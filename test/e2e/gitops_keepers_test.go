@@ -194,7 +194,7 @@ func (k *fluxKeeper) kinds() []schema.GroupVersionKind {
 func (k *fluxKeeper) flap(object *unstructured.Unstructured, commit string) string {
 	ready := conditionOf(object, "Ready")
 	looking := ready != nil && object.GetKind() == kustomizations.Kind && ready.Status == metav1.ConditionUnknown && ready.Reason == "Progressing"
-	if ready == nil || ready.Status != metav1.ConditionTrue && !looking || ready.ObservedGeneration != object.GetGeneration() {
+	if ready == nil || ready.Status != metav1.ConditionTrue && !looking && !postponed(object) || ready.ObservedGeneration != object.GetGeneration() {
 		return fmt.Sprintf("%s %s: %+v", object.GetKind(), object.GetName(), ready)
 	}
 	for _, path := range [][]string{{"lastAppliedRevision"}, {"lastAttemptedRevision"}, {"artifact", "revision"}} {
@@ -204,6 +204,13 @@ func (k *fluxKeeper) flap(object *unstructured.Unstructured, commit string) stri
 		}
 	}
 	return ""
+}
+
+// postponed reports whether Flux puts off looking at a Kustomization because just then it looks at one that this depends on, whose
+// Ready is Unknown meanwhile. It applies nothing, and what was applied stays.
+func postponed(object *unstructured.Unstructured) bool {
+	ready := conditionOf(object, "Ready")
+	return object.GetKind() == kustomizations.Kind && ready != nil && ready.Reason == "DependencyNotReady"
 }
 
 func (k *fluxKeeper) stop() { k.flux.Stop() }

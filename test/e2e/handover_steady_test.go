@@ -36,7 +36,7 @@ func (j *handoverJob) steady(t *testing.T) {
 	eventually(t, syncTimeout, "the cluster is as Git says", func(ctx context.Context) string { return j.keeper.unsettled(ctx, commit) })
 	versions := j.versions(t)
 	watched := j.watchKeepers(t, commit)
-	samples := 0
+	samples, putOff := 0, map[string]int{} // by name, for how many samples on end
 	tick := time.NewTicker(500 * time.Millisecond)
 	defer tick.Stop()
 	for end := time.Now().Add(kept); time.Now().Before(end); samples++ {
@@ -46,6 +46,11 @@ func (j *handoverJob) steady(t *testing.T) {
 			require.NoError(t, err)
 			for i := range list {
 				require.Empty(t, j.keeper.flap(&list[i], commit), "sample %d", samples)
+				name := list[i].GetName()
+				if putOff[name]++; !postponed(&list[i]) {
+					putOff[name] = 0
+				}
+				require.Less(t, putOff[name], 20, "%s is put off again and again", name)
 			}
 		}
 	}
