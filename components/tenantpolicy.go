@@ -158,7 +158,7 @@ func (r *Range) celLimit(object, field string) (expression, allowed string) {
 	case bounds == "":
 		return "", ""
 	case r.Max > 0:
-		return given + " && " + bounds, allowed
+		return given + " && " + bounds, "it has to be given, " + allowed
 	default:
 		return "!(" + given + ") || " + bounds, allowed
 	}

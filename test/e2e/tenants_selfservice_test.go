@@ -284,7 +284,7 @@ func (s *selfService) refuseByAPIServer(t *testing.T) {
 			v1alpha1.LeaseServiceSpec{Replicas: 4, EtcdEndpoints: []string{"http://etcd.holdfast-etcd.svc:2379"}},
 			"spec.replicas is outside of what the platform allows in this namespace: at most 3",
 		},
-		"leases": {v1alpha1.LeaseServiceSpec{}, "spec.limits.leases is outside of what the platform allows in this namespace: at most 20"},
+		"leases": {v1alpha1.LeaseServiceSpec{}, "spec.limits.leases is outside of what the platform allows in this namespace: it has to be given, at most 20"},
 		"TTL":    {v1alpha1.LeaseServiceSpec{LeaseTTLSeconds: 2}, "spec.leaseTTLSeconds is outside"},
 		"image":  {v1alpha1.LeaseServiceSpec{Image: "mine:1"}, "spec.image is outside"},
 		"etcd":   {v1alpha1.LeaseServiceSpec{EtcdEndpoints: []string{"http://etcd.elsewhere.svc:2379"}}, "spec.etcdEndpoints is outside"},

@@ -21,8 +21,10 @@ type Cursor struct {
 	sequence uint64 // of the last batch
 	// guard is the modification revision of the commit key. A batch that settles rewrites it, and so makes all copies of
 	// transactions before it fail, wherever they are held up: the journal keys that would tell that they were applied may be gone.
-	guard   int64
-	journal journal
+	guard int64
+	// revision is that of the last batch: its key has it for as long as no later batch was committed. See lastBatch.
+	revision int64
+	journal  journal
 	// pending is the batch whose outcome is not known.
 	pending *pendingBatch
 }
@@ -43,6 +45,15 @@ type pendingBatch struct {
 
 // Commit implements Store.
 func (e *Etcd) Commit(ctx context.Context, cursor *Cursor, ops []BatchOp) (int64, error) {
+	e.last.Store(nil)
+	revision, err := e.commit(ctx, cursor, ops)
+	if cursor.pending == nil {
+		e.last.Store(e.lastBatch(cursor))
+	}
+	return revision, err
+}
+
+func (e *Etcd) commit(ctx context.Context, cursor *Cursor, ops []BatchOp) (int64, error) {
 	if cursor.pending == nil {
 		pending, err := e.batch(cursor, ops)
 		if err != nil {
@@ -82,7 +93,7 @@ func permanent(err error) bool {
 
 // advance takes note that the pending batch was committed at a revision.
 func (c *Cursor) advance(revision int64, ops []BatchOp) int64 {
-	c.sequence++
+	c.sequence, c.revision = c.sequence+1, revision
 	if c.pending.settlement != nil {
 		c.guard = revision
 		c.journal.forget(c.pending.settlement)
@@ -109,6 +120,10 @@ func (e *Etcd) batch(cursor *Cursor, ops []BatchOp) (*pendingBatch, error) {
 		},
 		reads:  []clientv3.Op{clientv3.OpGet(commitKey, clientv3.WithKeysOnly()), clientv3.OpGet(key, clientv3.WithKeysOnly())},
 		record: record(ops),
+	}
+	if last := e.lastBatch(cursor); last != nil {
+		b.compares = append(b.compares, clientv3.Compare(clientv3.CreateRevision(last.key), "=", last.revision))
+		b.reads = append(b.reads, clientv3.OpGet(last.key, clientv3.WithKeysOnly()))
 	}
 	data, err := b.record.MarshalVT()
 	if err != nil {
@@ -160,6 +175,9 @@ func (e *Etcd) refused(cursor *Cursor, ops []BatchOp, resp *clientv3.TxnResponse
 	kvs := resp.Responses[0].GetResponseRange().GetKvs()
 	if len(kvs) == 0 {
 		return 0, ErrSessionLost
+	}
+	if last := e.lastBatch(cursor); last != nil && kvs[0].GetModRevision() == cursor.guard && !last.isIn(resp.Responses[2]) {
+		return 0, errors.Join(ErrSessionLost, e.identity.lacks(last))
 	}
 	return 0, fmt.Errorf("the commit key is at revision %d, and %d was expected: %w", kvs[0].GetModRevision(), cursor.guard, ErrSessionLost)
 }

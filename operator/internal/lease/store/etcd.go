@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
@@ -29,6 +30,8 @@ type Etcd struct {
 	// ends the wait then is trying again, which is safe, since at most one try applies.
 	attempt  time.Duration
 	identity identity
+	// last is the session's last batch; nil: there is none, or one is being committed.
+	last     atomic.Pointer[lastBatch]
 	journals journals
 	present  present
 	feed     feed
@@ -85,13 +88,14 @@ func (e *Etcd) OpenSession(ctx context.Context, ttl time.Duration) (SessionID, t
 	if err != nil {
 		return 0, 0, fmt.Errorf("open a session: %w", err)
 	}
+	e.last.Store(nil)
 	return SessionID(resp.ID), time.Duration(resp.TTL) * time.Second, nil
 }
 
 // KeepSession implements Store.
 func (e *Etcd) KeepSession(ctx context.Context, id SessionID) error {
 	// A session may be in a backup too, and so its being there proves nothing.
-	if err := e.recognize(ctx); err != nil {
+	if err := e.recognize(ctx, id); err != nil {
 		return err
 	}
 	_, err := e.client.KeepAliveOnce(ctx, clientv3.LeaseID(id))

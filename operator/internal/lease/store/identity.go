@@ -21,7 +21,7 @@ var errReplaced = errors.New("the store was replaced")
 
 // identity is which etcd this is. A member that lost its data comes back with the id of its cluster, which is a hash of how it was
 // configured; so a random id is kept in the store, which an empty one lacks, and the revision, which never falls, tells of one
-// that was set back.
+// that was set back. A backup that was restored with a higher revision than there ever was shows by none of these: see lastBatch.
 type identity struct {
 	mu      sync.Mutex
 	id      string
@@ -77,11 +77,44 @@ func (i *identity) check(id string, floor int64, header *etcdserverpb.ResponseHe
 	if why == "" {
 		return nil
 	}
+	return i.replace(why)
+}
+
+// replace tells that the store is another one. The lock is held.
+func (i *identity) replace(why string) error {
 	if i.replaced != nil {
 		close(i.replaced)
 		i.replaced = nil
 	}
 	return &ReplacedError{Why: why}
+}
+
+// lacks tells that a store is another one because it has not a session's last batch.
+func (i *identity) lacks(last *lastBatch) error {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	return i.replace(fmt.Sprintf("etcd has no longer what was committed at revision %d; was a backup restored?", last.revision))
+}
+
+// lastBatch is the key of the last batch that a session committed, and its revision. It is the session's to delete, which only a later batch
+// does. So a store that has it has all that the session knows; and one that does not, though the session is there, is an older state.
+type lastBatch struct {
+	session  SessionID
+	key      string
+	revision int64
+}
+
+// lastBatch is nil if there is none.
+func (e *Etcd) lastBatch(cursor *Cursor) *lastBatch {
+	if cursor.sequence == 0 {
+		return nil
+	}
+	return &lastBatch{session: cursor.session, key: e.keys.batch(cursor.session, cursor.sequence), revision: cursor.revision}
+}
+
+func (l *lastBatch) isIn(answer *etcdserverpb.ResponseOp) bool {
+	kvs := answer.GetResponseRange().GetKvs()
+	return len(kvs) > 0 && kvs[0].GetCreateRevision() == l.revision
 }
 
 // identify makes sure that the store has an id, and that it is the known one.
@@ -97,16 +130,29 @@ func (e *Etcd) identify(ctx context.Context) error {
 	return e.identity.check(string(resp.Responses[1].GetResponseRange().GetKvs()[0].GetValue()), floor, resp.Header)
 }
 
-// recognize checks that the store is the known one.
-func (e *Etcd) recognize(ctx context.Context) error {
-	floor := e.identity.saw(0)
-	resp, err := e.client.Get(ctx, e.keys.id())
+// recognize checks that the store is the known one, and has all that a session committed.
+func (e *Etcd) recognize(ctx context.Context, id SessionID) error {
+	floor, last := e.identity.saw(0), e.last.Load()
+	reads := []clientv3.Op{clientv3.OpGet(e.keys.id())}
+	if last != nil && last.session != id {
+		last = nil
+	}
+	if last != nil {
+		reads = append(reads, clientv3.OpGet(last.key, clientv3.WithKeysOnly()))
+	}
+	resp, err := e.client.Txn(ctx).Then(reads...).Commit()
 	if err != nil {
 		return fmt.Errorf("read the store's id: %w", err)
 	}
-	id := ""
-	if len(resp.Kvs) > 0 {
-		id = string(resp.Kvs[0].GetValue())
+	storeID := ""
+	if kvs := resp.Responses[0].GetResponseRange().GetKvs(); len(kvs) > 0 {
+		storeID = string(kvs[0].GetValue())
 	}
-	return e.identity.check(id, floor, resp.Header)
+	if err := e.identity.check(storeID, floor, resp.Header); err != nil {
+		return err
+	}
+	if last != nil && !last.isIn(resp.Responses[1]) && e.last.Load() == last { // no batch that could have deleted it was sent meanwhile
+		return e.identity.lacks(last)
+	}
+	return nil
 }
