@@ -45,9 +45,10 @@ type Session struct {
 	stream  stream // nil while there is none
 	// queue has the messages that are to be sent on it.
 	queue []*leasev1.SessionRequest
-	// unattached are the leases that the stream is to be asked to take in, when there is nothing in queue; attaching are those that it was asked for,
-	// by the ids of the requests, and deferred those that it could not take in yet.
+	// unattached are the leases that the stream is to be asked to take in, before what is in queue if attachTurn; attaching are those that it was asked
+	// for, by the ids of the requests, and deferred those that it could not take in yet.
 	unattached []leaseKey
+	attachTurn bool
 	attaching  map[uint64]attaching
 	deferred   []leaseKey
 	// breakStream ends the stream when it does not answer.

@@ -65,6 +65,26 @@ func TestLeasesThatFillManyMessagesAreAttached(t *testing.T) {
 	require.Len(t, seen, s.Leases())
 }
 
+// Traffic that never lets up keeps no lease from being attached, and waits for one message with attaches at a time.
+func TestLeasesAreAttachedBesideOtherMessages(t *testing.T) {
+	s, seen := reopened(t, time.Minute)
+	turns := 0
+	for ; len(seen) < s.Leases() && turns < 100; turns++ {
+		s.tell(&leasev1.SessionRequest{Message: &leasev1.SessionRequest_Get{Get: &leasev1.GetRequest{Name: "n"}}})
+		queue := s.due(aStream{})
+		if turns%2 == 0 {
+			require.NotNil(t, queue[0].GetGet())
+			continue
+		}
+		for _, r := range queue {
+			require.NotNil(t, r.GetAttach())
+			seen[attachment(r)] = true
+		}
+	}
+	require.Less(t, turns, 20)
+	require.Len(t, s.due(aStream{}), 1, "what came last")
+}
+
 // A lease that is yet to be attached is as it was: heartbeats do not renew it, and it is not lost before the service says so. What the service
 // cannot take in at the moment is asked for again.
 func TestLeasesThatAreNotAttachedYet(t *testing.T) {

@@ -132,19 +132,23 @@ func (s *Session) write(ctx context.Context, st stream, batches bool) {
 	}
 }
 
-// due returns what is to be sent next on a stream: what was posted, or else the next of the leases to take along, which are many and must not keep
-// heartbeats waiting.
+// due returns what is to be sent next on a stream: what was posted and the next of the leases to take along take turns, so neither waits for more than
+// one message of the other.
 func (s *Session) due(st stream) []*leasev1.SessionRequest {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.stream != st {
 		return nil
 	}
-	if queue := s.queue; len(queue) > 0 {
-		s.queue = nil
-		return queue
+	if s.attachTurn || len(s.queue) == 0 {
+		s.attachTurn = false
+		if requests := s.attachNext(); len(requests) > 0 {
+			return requests
+		}
 	}
-	return s.attachNext()
+	queue := s.queue
+	s.queue, s.attachTurn = nil, len(queue) > 0
+	return queue
 }
 
 // send sends messages, as few as they fit in if the service takes batches, and returns false if the stream is broken.
