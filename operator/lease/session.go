@@ -46,11 +46,13 @@ type Session struct {
 	// queue has the messages that are to be sent on it.
 	queue []*leasev1.SessionRequest
 	// unattached are the leases that the stream is to be asked to take in, before what is in queue if attachTurn; attaching are those that it was asked
-	// for, by the ids of the requests, and deferred those that it could not take in yet.
-	unattached []leaseKey
-	attachTurn bool
-	attaching  map[uint64]attaching
-	deferred   []leaseKey
+	// for, by the ids of the requests, and deferred those that it could not take in yet, which wait for attachPause, until attachAt.
+	unattached  []leaseKey
+	attachTurn  bool
+	attaching   map[uint64]attaching
+	deferred    []leaseKey
+	attachPause time.Duration
+	attachAt    core.Instant
 	// breakStream ends the stream when it does not answer.
 	breakStream func()
 	fresh       chan struct{}

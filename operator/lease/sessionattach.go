@@ -76,8 +76,8 @@ func (s *Session) taken(opening core.Instant, id uint64, m *leasev1.SessionAttac
 	s.attached(from, leaseKey{m.GetName(), m.GetToken()}, m.GetExpiresIn().AsDuration())
 }
 
-// refused takes note of a request that failed. A lease that is not taken in is lost only if the service says that it is over; what nobody serves at the
-// moment is asked for again, until its time is over. The lock is held.
+// refused takes note of a request that failed. A lease that is not taken in is lost only if the service says that it is over; what may be taken in
+// another time is asked for again, until its time is over. The lock is held.
 func (s *Session) refused(r *leasev1.SessionResponse) {
 	asked, ok := s.attaching[r.GetId()]
 	if !ok {
@@ -88,15 +88,25 @@ func (s *Session) refused(r *leasev1.SessionResponse) {
 	switch codes.Code(r.GetRefused().GetCode()) {
 	case codes.NotFound:
 		s.lose(asked.key, ErrNotHeld)
-	case codes.Unavailable, codes.DeadlineExceeded, codes.Canceled:
-		s.deferred = append(s.deferred, asked.key)
-	default: // asking again would not help; the lease ends by itself
+	case codes.InvalidArgument, codes.PermissionDenied, codes.Unimplemented: // asking again would not help; the lease ends by itself
+	default:
+		s.putOff(asked.key)
 	}
 }
 
-// attachAgain asks again for the leases that could not be taken in. The lock is held.
-func (s *Session) attachAgain() {
-	if len(s.deferred) > 0 {
+// putOff has a lease asked for again after a pause, which grows each time that some have to be on one stream. None is longer than between heartbeats,
+// so that a lease is asked for several times while it lives. The lock is held.
+func (s *Session) putOff(key leaseKey) {
+	if len(s.deferred) == 0 {
+		s.attachPause = min(max(2*s.attachPause, retryFirst), retryMost, s.interval)
+		s.attachAt = now().Add(jittered(s.attachPause))
+	}
+	s.deferred = append(s.deferred, key)
+}
+
+// attachAgain asks again for the leases that could not be taken in, if their pause is over at an instant. The lock is held.
+func (s *Session) attachAgain(at core.Instant) {
+	if len(s.deferred) > 0 && at >= s.attachAt {
 		s.unattached = append(s.unattached, s.deferred...)
 		s.deferred = nil
 		s.wakeWrite()

@@ -42,6 +42,11 @@ func attachment(r *leasev1.SessionRequest) leaseKey {
 	return leaseKey{r.GetAttach().GetName(), r.GetAttach().GetToken()}
 }
 
+// refuse lets the service refuse a request.
+func (s *Session) refuse(r *leasev1.SessionRequest, code codes.Code) {
+	s.handle(0, &leasev1.SessionResponse{Id: r.GetId(), Message: &leasev1.SessionResponse_Refused{Refused: &leasev1.SessionRefused{Code: int32(code)}}})
+}
+
 // Each lease is attached once, by messages that the service takes, which let other messages go first.
 func TestLeasesThatFillManyMessagesAreAttached(t *testing.T) {
 	s, seen := reopened(t, time.Minute)
@@ -103,12 +108,9 @@ func TestLeasesThatAreNotAttachedYet(t *testing.T) {
 		Name: there.GetAttach().GetName(), Token: there.GetAttach().GetToken(), Ttl: durationpb.New(time.Minute), ExpiresIn: durationpb.New(time.Minute),
 	}}})
 	require.Greater(t, lease(there).until.Load(), until)
-	refuse := func(r *leasev1.SessionRequest, code codes.Code) {
-		s.handle(0, &leasev1.SessionResponse{Id: r.GetId(), Message: &leasev1.SessionResponse_Refused{Refused: &leasev1.SessionRefused{Code: int32(code)}}})
-	}
-	refuse(gone, codes.NotFound)
+	s.refuse(gone, codes.NotFound)
 	require.ErrorIs(t, ended.Err(), ErrNotHeld)
-	refuse(away, codes.Unavailable)
+	s.refuse(away, codes.Unavailable)
 	require.NoError(t, lease(away).Err())
 	require.Equal(t, 4999, s.Leases())
 
@@ -120,6 +122,45 @@ func TestLeasesThatAreNotAttachedYet(t *testing.T) {
 	require.Len(t, again, 1)
 	require.Equal(t, attachment(away), attachment(again[0]))
 	require.Greater(t, again[0].GetId(), away.GetId())
+}
+
+// An attach is repeated after any refusal that may be another's the next time.
+func TestLeasesWhoseAttachIsRepeated(t *testing.T) {
+	again := map[codes.Code]bool{
+		codes.Canceled: true, codes.Unknown: true, codes.DeadlineExceeded: true, codes.ResourceExhausted: true, codes.Aborted: true,
+		codes.Internal: true, codes.Unavailable: true, codes.DataLoss: true, codes.Unauthenticated: true,
+		codes.InvalidArgument: false, codes.PermissionDenied: false, codes.Unimplemented: false, codes.NotFound: false,
+	}
+	for code, repeated := range again {
+		s, _ := reopened(t, time.Minute)
+		asked := s.due(aStream{})[0]
+		s.unattached = nil
+		s.refuse(asked, code)
+		s.attachAgain(now().Add(retryMost))
+		queue := s.due(aStream{})
+		require.Equal(t, repeated, len(queue) == 1 && attachment(queue[0]) == attachment(asked), code)
+	}
+}
+
+// The pauses after which attaches are repeated grow, to what a lease that is short has time for.
+func TestAttachesAreRepeatedWithPauses(t *testing.T) {
+	for _, ttl := range []time.Duration{time.Second, time.Minute} {
+		s, _ := reopened(t, ttl)
+		requests := s.due(aStream{})[:2]
+		s.unattached = nil
+		most := min(retryMost, ttl/3)
+		for pause := retryFirst; pause < 4*most; pause *= 2 {
+			before := now()
+			for _, r := range requests {
+				s.refuse(r, codes.Unavailable)
+			}
+			s.attachAgain(before.Add(min(pause, most) / 2))
+			require.Empty(t, s.due(aStream{}))
+			s.attachAgain(now().Add(min(pause, most)))
+			requests = s.due(aStream{})
+			require.Len(t, requests, 2)
+		}
+	}
 }
 
 // What a session has not attached yet it gives back when it is closed, and does not attach when it is over meanwhile.

@@ -36,7 +36,7 @@ func (s *Session) look(at core.Instant) time.Duration {
 	if connected && s.silent(at) {
 		s.breakStream()
 	}
-	s.attachAgain()
+	s.attachAgain(at)
 	next := at.Add(lookEvery)
 	for key, k := range s.leases {
 		if k.unsure {

@@ -239,7 +239,7 @@ func (s *Session) broken() {
 	if s.stream != nil {
 		s.stream, s.fresh, s.queue = nil, make(chan struct{}), nil
 	}
-	s.unattached, s.deferred = nil, nil
+	s.unattached, s.deferred, s.attachPause = nil, nil, 0
 	clear(s.attaching)
 	for id, call := range s.calls {
 		delete(s.calls, id)
