@@ -1,6 +1,7 @@
 package lease
 
 import (
+	"cmp"
 	"slices"
 
 	"google.golang.org/grpc/codes"
@@ -22,8 +23,8 @@ type attaching struct {
 	sent core.Instant
 }
 
-// opening makes the first message of a stream, with as many of the leases to take along as it has room for. The others follow once the stream
-// is open.
+// opening makes the first message of a stream, with as many of the leases to take along as it has room for, those that end first. The others follow
+// once the stream is open.
 func (s *Session) opening() *leasev1.SessionRequest {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -31,8 +32,8 @@ func (s *Session) opening() *leasev1.SessionRequest {
 	open := proto.CloneOf(s.open)
 	open.Batches = true
 	bytes := open.SizeVT()
-	for key, k := range s.leases {
-		k.since = notCovered
+	for _, key := range s.byEnd() {
+		s.leases[key].since = notCovered
 		attach := &leasev1.SessionAttach{Name: key.name, Token: key.token}
 		if bytes += attach.SizeVT() + fieldBytes; bytes <= openBytes {
 			open.Attach = append(open.Attach, attach)
@@ -41,6 +42,24 @@ func (s *Session) opening() *leasev1.SessionRequest {
 		}
 	}
 	return &leasev1.SessionRequest{Id: s.id, Message: &leasev1.SessionRequest_Open{Open: open}}
+}
+
+// byEnd returns the leases, the one that ends first before the others. The lock is held.
+func (s *Session) byEnd() []leaseKey {
+	type ending struct {
+		key   leaseKey
+		until int64
+	}
+	ends := make([]ending, 0, len(s.leases))
+	for key, k := range s.leases {
+		ends = append(ends, ending{key, k.lease.until.Load()})
+	}
+	slices.SortFunc(ends, func(a, b ending) int { return cmp.Compare(a.until, b.until) })
+	keys := make([]leaseKey, len(ends))
+	for i, e := range ends {
+		keys[i] = e.key
+	}
+	return keys
 }
 
 // attachNext asks for the next of the leases that the stream is to take in, for as many as one message has room for. Those that are over meanwhile

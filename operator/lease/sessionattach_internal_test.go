@@ -70,6 +70,32 @@ func TestLeasesThatFillManyMessagesAreAttached(t *testing.T) {
 	require.Len(t, seen, s.Leases())
 }
 
+// The leases that end first are asked for first.
+func TestLeasesAreAttachedInTheOrderOfTheirEnds(t *testing.T) {
+	s := connectedSession(t, 20*time.Second)
+	began := now()
+	const leases = 5000
+	for i := range leases {
+		s.hold(strings.Repeat("x", 400), int64(i+1), time.Minute, began.Add(-time.Duration(i)*time.Millisecond))
+	}
+	s.broken()
+	next := int64(leases)
+	inOrder := func(a *leasev1.SessionAttach) {
+		require.Equal(t, next, a.GetToken())
+		next--
+	}
+	for _, a := range s.opening().GetOpen().GetAttach() {
+		inOrder(a)
+	}
+	s.connected(aStream{}, &leasev1.SessionOpened{HeartbeatInterval: durationpb.New(20 * time.Second)}, func() {})
+	for queue := s.due(aStream{}); len(queue) > 0; queue = s.due(aStream{}) {
+		for _, r := range queue {
+			inOrder(r.GetAttach())
+		}
+	}
+	require.Zero(t, next)
+}
+
 // Traffic that never lets up keeps no lease from being attached, and waits for one message with attaches at a time.
 func TestLeasesAreAttachedBesideOtherMessages(t *testing.T) {
 	s, seen := reopened(t, time.Minute)
