@@ -33,9 +33,11 @@ func (s *Session) opening() *leasev1.SessionRequest {
 	open.Batches = true
 	bytes := open.SizeVT()
 	for _, key := range s.byEnd() {
-		s.leases[key].since = notCovered
 		attach := &leasev1.SessionAttach{Name: key.name, Token: key.token}
-		if bytes += attach.SizeVT() + fieldBytes; bytes <= openBytes {
+		bytes += attach.SizeVT() + fieldBytes
+		k := s.leases[key]
+		k.since, k.opened = notCovered, bytes <= openBytes
+		if k.opened {
 			open.Attach = append(open.Attach, attach)
 		} else {
 			s.unattached = append(s.unattached, key)
@@ -132,10 +134,11 @@ func (s *Session) attachAgain(at core.Instant) {
 	}
 }
 
-// giveBackUnattached releases the leases that the stream has not taken in, and so would not release when it is closed. The lock is held.
+// giveBackUnattached releases the leases that the stream has not taken in, whether it is yet to be asked for them, was asked or has refused. Those that
+// it was opened with the service releases when it is closed. The lock is held.
 func (s *Session) giveBackUnattached() {
-	for _, key := range slices.Concat(s.unattached, s.deferred) {
-		if s.leases[key] != nil {
+	for key, k := range s.leases {
+		if k.since == notCovered && !k.opened {
 			s.say(releaseOf(key))
 		}
 	}

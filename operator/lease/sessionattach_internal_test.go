@@ -189,21 +189,34 @@ func TestAttachesAreRepeatedWithPauses(t *testing.T) {
 	}
 }
 
-// What a session has not attached yet it gives back when it is closed, and does not attach when it is over meanwhile.
+// What a session has not attached it gives back when it is closed, and does not attach when it is over meanwhile.
 func TestLeasesThatEndBeforeTheyAreAttached(t *testing.T) {
-	s, first := reopened(t, time.Minute)
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	s, kept := reopened(t, time.Minute)
 	over := s.unattached[0]
 	s.lose(over, ErrExpired)
-	for _, r := range s.attachNext() {
+	requests := s.due(aStream{})
+	for _, r := range requests {
 		require.NotEqual(t, over, attachment(r))
-		first[attachment(r)] = true
 	}
+	s.refuse(requests[0], codes.PermissionDenied)
+	s.refuse(requests[1], codes.Unavailable)
+	s.handle(0, &leasev1.SessionResponse{Id: requests[2].GetId(), Message: &leasev1.SessionResponse_Attached{Attached: &leasev1.SessionAttached{
+		Name: requests[2].GetAttach().GetName(), Token: requests[2].GetAttach().GetToken(), ExpiresIn: durationpb.New(time.Minute),
+	}}})
+	kept[attachment(requests[2])] = true
+	require.NotEmpty(t, s.unattached)
+
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	s.giveBackUnattached()
 	require.Empty(t, s.attachNext())
-	require.Len(t, s.queue, len(s.leases)-len(first))
+	released := map[leaseKey]bool{}
 	for _, r := range s.queue {
-		require.False(t, first[leaseKey{r.GetRelease().GetName(), r.GetRelease().GetToken()}])
+		released[leaseKey{r.GetRelease().GetName(), r.GetRelease().GetToken()}] = true
 	}
+	require.Len(t, s.queue, len(released), "once each")
+	for key := range s.leases {
+		require.NotEqual(t, kept[key], released[key], "the service releases what it has or was opened with")
+	}
+	require.Len(t, released, len(s.leases)-len(kept))
 }

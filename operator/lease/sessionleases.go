@@ -21,6 +21,8 @@ type leaseKey struct {
 type kept struct {
 	lease *Lease
 	since uint64
+	// opened says that the first message of the stream asked to take it in.
+	opened bool
 	// apart is the last heartbeat whose answer named it.
 	apart uint64
 	// unsure says that the lease was granted a moment ago, maybe so long after it was asked for that its time seems over. Nobody
