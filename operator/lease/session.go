@@ -53,6 +53,8 @@ type Session struct {
 	deferred    []leaseKey
 	attachPause time.Duration
 	attachAt    core.Instant
+	// attachedUntil is when the first of the leases ends that the message being handled says are taken in; 0: it says of none.
+	attachedUntil core.Instant
 	// breakStream ends the stream when it does not answer.
 	breakStream func()
 	fresh       chan struct{}
@@ -62,6 +64,7 @@ type Session struct {
 	// beats are the heartbeats that have no answer yet, and last is when the last one was sent.
 	beats    map[uint64]core.Instant
 	last     core.Instant
+	beatDue  bool // at once, however long ago that is
 	interval time.Duration
 }
 

@@ -10,6 +10,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/protobuf/types/known/durationpb"
 
+	"github.com/holdfast-io/holdfast/operator/internal/lease/core"
 	"github.com/holdfast-io/holdfast/operator/lease/leasev1"
 )
 
@@ -148,6 +149,43 @@ func TestLeasesThatAreNotAttachedYet(t *testing.T) {
 	require.Len(t, again, 1)
 	require.Equal(t, attachment(away), attachment(again[0]))
 	require.Greater(t, again[0].GetId(), away.GetId())
+}
+
+// A lease that the service took in long after it was asked to is renewed before it ends; one heartbeat does for all that one message tells of.
+func TestALeaseThatIsAttachedLateIsRenewedAtOnce(t *testing.T) {
+	s := connectedSession(t, 20*time.Second)
+	began := now().Add(-40 * time.Second)
+	for i := range 3 {
+		s.hold("n", int64(i+1), time.Minute, began)
+	}
+	s.opening()
+	s.look(now())
+	s.queue = nil
+	<-s.hurry
+	attached := func(opening core.Instant) (hurried bool) {
+		batch := &leasev1.SessionResponseBatch{}
+		for token := range int64(3) {
+			batch.Responses = append(batch.Responses, &leasev1.SessionResponse{Message: &leasev1.SessionResponse_Attached{
+				Attached: &leasev1.SessionAttached{Name: "n", Token: token + 1, ExpiresIn: durationpb.New(time.Minute)},
+			}})
+		}
+		s.receive(opening, &leasev1.SessionResponse{Message: &leasev1.SessionResponse_Batch{Batch: batch}})
+		select {
+		case <-s.hurry:
+			return true
+		default:
+			return false
+		}
+	}
+	require.True(t, attached(began.Add(time.Second)))
+	s.look(now())
+	require.Len(t, s.queue, 1)
+	require.NotNil(t, s.queue[0].GetHeartbeat())
+	s.look(now())
+	require.Len(t, s.queue, 1)
+	require.False(t, attached(now()), "they live until the next")
+	s.look(now())
+	require.Len(t, s.queue, 1)
 }
 
 // An attach is repeated after any refusal that may be another's the next time.

@@ -109,6 +109,9 @@ func (s *Session) attached(opening core.Instant, key leaseKey, expiresIn time.Du
 	}
 	k.since = s.id
 	k.lease.extend(opening, expiresIn)
+	if until := core.Instant(k.lease.until.Load()); s.attachedUntil == 0 || until < s.attachedUntil {
+		s.attachedUntil = until
+	}
 }
 
 // expire gives a lease up whose time is over. The service may still renew it, with the next heartbeat at the latest, if the session was

@@ -102,10 +102,16 @@ func (s *Session) serve() (opened bool, err error) {
 			defer s.leave(at, m.GetGrace().AsDuration(), cancel)()
 			continue
 		}
-		for _, one := range batched(response) {
-			s.handle(opening, one)
-		}
+		s.receive(opening, response)
 	}
+}
+
+// receive takes in a message of the service on a stream that was opened at an instant.
+func (s *Session) receive(opening core.Instant, r *leasev1.SessionResponse) {
+	for _, one := range batched(r) {
+		s.handle(opening, one)
+	}
+	s.hurryAttached()
 }
 
 // batched returns the messages that a message consists of.
@@ -240,6 +246,7 @@ func (s *Session) broken() {
 		s.stream, s.fresh, s.queue = nil, make(chan struct{}), nil
 	}
 	s.unattached, s.deferred, s.attachPause = nil, nil, 0
+	s.attachedUntil, s.beatDue = 0, false
 	clear(s.attaching)
 	for id, call := range s.calls {
 		delete(s.calls, id)
@@ -248,7 +255,7 @@ func (s *Session) broken() {
 	clear(s.beats)
 }
 
-// handle takes in what the service says on a stream that was opened at an instant.
+// handle takes in one of the messages that the service has sent together on a stream that was opened at an instant.
 func (s *Session) handle(opening core.Instant, r *leasev1.SessionResponse) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
