@@ -45,11 +45,16 @@ type Session struct {
 	stream  stream // nil while there is none
 	// queue has the messages that are to be sent on it.
 	queue []*leasev1.SessionRequest
-	// unattached are the leases that the stream is to be asked to take in, when there is nothing in queue; attaching are those that it was asked for,
-	// by the ids of the requests, and deferred those that it could not take in yet.
-	unattached []leaseKey
-	attaching  map[uint64]attaching
-	deferred   []leaseKey
+	// unattached are the leases that the stream is to be asked to take in, before what is in queue if attachTurn; attaching are those that it was asked
+	// for, by the ids of the requests, and deferred those that it could not take in yet, which wait for attachPause, until attachAt.
+	unattached  []leaseKey
+	attachTurn  bool
+	attaching   map[uint64]attaching
+	deferred    []leaseKey
+	attachPause time.Duration
+	attachAt    core.Instant
+	// attachedUntil is when the first of the leases ends that the message being handled says are taken in; 0: it says of none.
+	attachedUntil core.Instant
 	// breakStream ends the stream when it does not answer.
 	breakStream func()
 	fresh       chan struct{}
@@ -59,6 +64,7 @@ type Session struct {
 	// beats are the heartbeats that have no answer yet, and last is when the last one was sent.
 	beats    map[uint64]core.Instant
 	last     core.Instant
+	beatDue  bool // at once, however long ago that is
 	interval time.Duration
 }
 

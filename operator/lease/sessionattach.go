@@ -1,6 +1,7 @@
 package lease
 
 import (
+	"cmp"
 	"slices"
 
 	"google.golang.org/grpc/codes"
@@ -22,8 +23,8 @@ type attaching struct {
 	sent core.Instant
 }
 
-// opening makes the first message of a stream, with as many of the leases to take along as it has room for. The others follow once the stream
-// is open.
+// opening makes the first message of a stream, with as many of the leases to take along as it has room for, those that end first. The others follow
+// once the stream is open.
 func (s *Session) opening() *leasev1.SessionRequest {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -31,16 +32,36 @@ func (s *Session) opening() *leasev1.SessionRequest {
 	open := proto.CloneOf(s.open)
 	open.Batches = true
 	bytes := open.SizeVT()
-	for key, k := range s.leases {
-		k.since = notCovered
+	for _, key := range s.byEnd() {
 		attach := &leasev1.SessionAttach{Name: key.name, Token: key.token}
-		if bytes += attach.SizeVT() + fieldBytes; bytes <= openBytes {
+		bytes += attach.SizeVT() + fieldBytes
+		k := s.leases[key]
+		k.since, k.opened = notCovered, bytes <= openBytes
+		if k.opened {
 			open.Attach = append(open.Attach, attach)
 		} else {
 			s.unattached = append(s.unattached, key)
 		}
 	}
 	return &leasev1.SessionRequest{Id: s.id, Message: &leasev1.SessionRequest_Open{Open: open}}
+}
+
+// byEnd returns the leases, the one that ends first before the others. The lock is held.
+func (s *Session) byEnd() []leaseKey {
+	type ending struct {
+		key   leaseKey
+		until int64
+	}
+	ends := make([]ending, 0, len(s.leases))
+	for key, k := range s.leases {
+		ends = append(ends, ending{key, k.lease.until.Load()})
+	}
+	slices.SortFunc(ends, func(a, b ending) int { return cmp.Compare(a.until, b.until) })
+	keys := make([]leaseKey, len(ends))
+	for i, e := range ends {
+		keys[i] = e.key
+	}
+	return keys
 }
 
 // attachNext asks for the next of the leases that the stream is to take in, for as many as one message has room for. Those that are over meanwhile
@@ -76,8 +97,8 @@ func (s *Session) taken(opening core.Instant, id uint64, m *leasev1.SessionAttac
 	s.attached(from, leaseKey{m.GetName(), m.GetToken()}, m.GetExpiresIn().AsDuration())
 }
 
-// refused takes note of a request that failed. A lease that is not taken in is lost only if the service says that it is over; what nobody serves at the
-// moment is asked for again, until its time is over. The lock is held.
+// refused takes note of a request that failed. A lease that is not taken in is lost only if the service says that it is over; what may be taken in
+// another time is asked for again, until its time is over. The lock is held.
 func (s *Session) refused(r *leasev1.SessionResponse) {
 	asked, ok := s.attaching[r.GetId()]
 	if !ok {
@@ -88,25 +109,36 @@ func (s *Session) refused(r *leasev1.SessionResponse) {
 	switch codes.Code(r.GetRefused().GetCode()) {
 	case codes.NotFound:
 		s.lose(asked.key, ErrNotHeld)
-	case codes.Unavailable, codes.DeadlineExceeded, codes.Canceled:
-		s.deferred = append(s.deferred, asked.key)
-	default: // asking again would not help; the lease ends by itself
+	case codes.InvalidArgument, codes.PermissionDenied, codes.Unimplemented: // asking again would not help; the lease ends by itself
+	default:
+		s.putOff(asked.key)
 	}
 }
 
-// attachAgain asks again for the leases that could not be taken in. The lock is held.
-func (s *Session) attachAgain() {
-	if len(s.deferred) > 0 {
+// putOff has a lease asked for again after a pause, which grows each time that some have to be on one stream. None is longer than between heartbeats,
+// so that a lease is asked for several times while it lives. The lock is held.
+func (s *Session) putOff(key leaseKey) {
+	if len(s.deferred) == 0 {
+		s.attachPause = min(max(2*s.attachPause, retryFirst), retryMost, s.interval)
+		s.attachAt = now().Add(jittered(s.attachPause))
+	}
+	s.deferred = append(s.deferred, key)
+}
+
+// attachAgain asks again for the leases that could not be taken in, if their pause is over at an instant. The lock is held.
+func (s *Session) attachAgain(at core.Instant) {
+	if len(s.deferred) > 0 && at >= s.attachAt {
 		s.unattached = append(s.unattached, s.deferred...)
 		s.deferred = nil
 		s.wakeWrite()
 	}
 }
 
-// giveBackUnattached releases the leases that the stream has not taken in, and so would not release when it is closed. The lock is held.
+// giveBackUnattached releases the leases that the stream has not taken in, whether it is yet to be asked for them, was asked or has refused. Those that
+// it was opened with the service releases when it is closed. The lock is held.
 func (s *Session) giveBackUnattached() {
-	for _, key := range slices.Concat(s.unattached, s.deferred) {
-		if s.leases[key] != nil {
+	for key, k := range s.leases {
+		if k.since == notCovered && !k.opened {
 			s.say(releaseOf(key))
 		}
 	}

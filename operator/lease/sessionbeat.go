@@ -36,7 +36,7 @@ func (s *Session) look(at core.Instant) time.Duration {
 	if connected && s.silent(at) {
 		s.breakStream()
 	}
-	s.attachAgain()
+	s.attachAgain(at)
 	next := at.Add(lookEvery)
 	for key, k := range s.leases {
 		if k.unsure {
@@ -48,8 +48,8 @@ func (s *Session) look(at core.Instant) time.Duration {
 			s.expire(key)
 		}
 	}
-	if connected && at.Sub(s.last) >= s.interval*3/4 {
-		s.last = at
+	if connected && (s.beatDue || at.Sub(s.last) >= s.interval*3/4) {
+		s.last, s.beatDue = at, false
 		r := &leasev1.SessionRequest{Message: &leasev1.SessionRequest_Heartbeat{Heartbeat: &leasev1.SessionHeartbeat{}}}
 		s.say(r)
 		s.beats[r.GetId()] = at
@@ -67,6 +67,18 @@ func (s *Session) pace(ttl time.Duration) {
 		s.interval = every
 		s.wakeBeat()
 	}
+}
+
+// hurryAttached has a heartbeat sent at once if one of the leases that a message says are taken in may end before the next is due: their time counts from
+// when the service was asked.
+func (s *Session) hurryAttached() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if until := s.attachedUntil; until != 0 && until.Sub(now()) < s.interval {
+		s.beatDue = true
+		s.wakeBeat()
+	}
+	s.attachedUntil = 0
 }
 
 // wakeBeat has beat look at once.

@@ -21,6 +21,8 @@ type leaseKey struct {
 type kept struct {
 	lease *Lease
 	since uint64
+	// opened says that the first message of the stream asked to take it in.
+	opened bool
 	// apart is the last heartbeat whose answer named it.
 	apart uint64
 	// unsure says that the lease was granted a moment ago, maybe so long after it was asked for that its time seems over. Nobody
@@ -107,6 +109,9 @@ func (s *Session) attached(opening core.Instant, key leaseKey, expiresIn time.Du
 	}
 	k.since = s.id
 	k.lease.extend(opening, expiresIn)
+	if until := core.Instant(k.lease.until.Load()); s.attachedUntil == 0 || until < s.attachedUntil {
+		s.attachedUntil = until
+	}
 }
 
 // expire gives a lease up whose time is over. The service may still renew it, with the next heartbeat at the latest, if the session was

@@ -102,10 +102,16 @@ func (s *Session) serve() (opened bool, err error) {
 			defer s.leave(at, m.GetGrace().AsDuration(), cancel)()
 			continue
 		}
-		for _, one := range batched(response) {
-			s.handle(opening, one)
-		}
+		s.receive(opening, response)
 	}
+}
+
+// receive takes in a message of the service on a stream that was opened at an instant.
+func (s *Session) receive(opening core.Instant, r *leasev1.SessionResponse) {
+	for _, one := range batched(r) {
+		s.handle(opening, one)
+	}
+	s.hurryAttached()
 }
 
 // batched returns the messages that a message consists of.
@@ -132,19 +138,23 @@ func (s *Session) write(ctx context.Context, st stream, batches bool) {
 	}
 }
 
-// due returns what is to be sent next on a stream: what was posted, or else the next of the leases to take along, which are many and must not keep
-// heartbeats waiting.
+// due returns what is to be sent next on a stream: what was posted and the next of the leases to take along take turns, so neither waits for more than
+// one message of the other.
 func (s *Session) due(st stream) []*leasev1.SessionRequest {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.stream != st {
 		return nil
 	}
-	if queue := s.queue; len(queue) > 0 {
-		s.queue = nil
-		return queue
+	if s.attachTurn || len(s.queue) == 0 {
+		s.attachTurn = false
+		if requests := s.attachNext(); len(requests) > 0 {
+			return requests
+		}
 	}
-	return s.attachNext()
+	queue := s.queue
+	s.queue, s.attachTurn = nil, len(queue) > 0
+	return queue
 }
 
 // send sends messages, as few as they fit in if the service takes batches, and returns false if the stream is broken.
@@ -235,7 +245,8 @@ func (s *Session) broken() {
 	if s.stream != nil {
 		s.stream, s.fresh, s.queue = nil, make(chan struct{}), nil
 	}
-	s.unattached, s.deferred = nil, nil
+	s.unattached, s.deferred, s.attachPause = nil, nil, 0
+	s.attachedUntil, s.beatDue = 0, false
 	clear(s.attaching)
 	for id, call := range s.calls {
 		delete(s.calls, id)
@@ -244,7 +255,7 @@ func (s *Session) broken() {
 	clear(s.beats)
 }
 
-// handle takes in what the service says on a stream that was opened at an instant.
+// handle takes in one of the messages that the service has sent together on a stream that was opened at an instant.
 func (s *Session) handle(opening core.Instant, r *leasev1.SessionResponse) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -1,8 +1,9 @@
 package v1alpha1
 
-// LeaseServiceLimits are the quotas of a lease service, all of its replicas together. What goes beyond one is refused with
-// the reason and, where waiting helps, the time to wait; what is held stays when a limit is lowered. The limits in effect
-// are a part of what GetStatus answers.
+// LeaseServiceLimits are the quotas of a lease service, all of its replicas together: each replica enforces the share that
+// fits the shards it serves, rounded up and at least 1, so together they may let in a little more. What goes beyond a
+// limit is refused with the reason and, where waiting helps, the time to wait; what is held stays when a limit is lowered.
+// The limits in effect are a part of what GetStatus answers.
 //
 // +kubebuilder:validation:XValidation:rule="!has(self.minTTLSeconds) || !has(self.maxTTLSeconds) || self.minTTLSeconds <= self.maxTTLSeconds",message="spec.limits.maxTTLSeconds is less than spec.limits.minTTLSeconds",fieldPath=".maxTTLSeconds"
 type LeaseServiceLimits struct {

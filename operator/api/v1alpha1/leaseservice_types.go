@@ -127,7 +127,8 @@ type LeaseServiceSpec struct {
 	// +kubebuilder:validation:Maximum=86400
 	LeaseTTLSeconds int32 `json:"leaseTTLSeconds,omitempty"`
 
-	// Limits are the quotas of the service. Left out: those that each of its fields names.
+	// Limits are the quotas of the service, all of its replicas together: each enforces its share, rounded up and at
+	// least 1. Left out: those that each of its fields names.
 	//
 	// +optional
 	Limits *LeaseServiceLimits `json:"limits,omitempty"`

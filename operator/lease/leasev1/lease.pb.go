@@ -2789,7 +2789,7 @@ type SessionRequest_Cancel struct {
 
 type SessionRequest_Attach struct {
 	// Takes a hold acquired elsewhere, or before a broken stream, into the session; answered by Attached or Refused. Until then no
-	// heartbeat renews it. What comes in one batch is attached together.
+	// heartbeat renews it. What comes in one batch is attached together. A hold that is being attached already is refused.
 	Attach *SessionAttach `protobuf:"bytes,7,opt,name=attach,proto3,oneof"`
 }
 

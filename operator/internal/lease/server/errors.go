@@ -213,3 +213,13 @@ func elsewhere(err error) bool {
 	info := reasonOf(err)
 	return info == nil || info.GetReason() != "STORE_UNAVAILABLE"
 }
+
+// final says whether an error of a keepalive stays the same however often it is repeated. Clients judge refused attaches by the same codes.
+func final(err error) bool {
+	switch status.Code(err) {
+	case codes.NotFound, codes.InvalidArgument, codes.PermissionDenied, codes.Unimplemented:
+		return true
+	default:
+		return false
+	}
+}

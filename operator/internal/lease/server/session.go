@@ -20,8 +20,8 @@ import (
 const (
 	// sessionTick is how often a session looks at the deadlines of its holds.
 	sessionTick = 250 * time.Millisecond
-	// sessionCalls bounds the releases and reads of one session under way, sessionAttaches its messages with attaches, and sessionAcquires its
-	// acquires that wait.
+	// sessionCalls bounds the releases and reads of one session under way, sessionAttaches its messages with attaches whose owners were not asked once
+	// yet, and sessionAcquires its acquires that wait.
 	sessionCalls    = 256
 	sessionAttaches = 64
 	sessionAcquires = 10_000
@@ -60,6 +60,8 @@ type sessionStream struct {
 	// attaching are the holds that are to be attached and are not yet, with the ids of the requests that ask for them; 0: the opening of the
 	// session does. Whoever takes out one that a request asks for answers the request.
 	attaching map[holdKey]uint64
+	// later are those of attaching that attachAll takes in, which runs while there are any.
+	later []attachment
 	// gathered are those that the message being handled asks for; only the goroutine that receives uses it.
 	gathered []attachment
 	closing  bool // the client wants no more; only the goroutine that receives sets it
@@ -183,13 +185,7 @@ func (ss *sessionStream) open(first *leasev1.SessionRequest) error {
 	ss.out.add(&leasev1.SessionResponse{Id: first.GetId(), Message: &leasev1.SessionResponse_Opened{Opened: &leasev1.SessionOpened{
 		HeartbeatInterval: durationpb.New(ss.ttl / 3), Ttl: durationpb.New(ss.ttl), Batches: true, GetMany: true,
 	}}})
-	for _, attach := range open.GetAttach() {
-		ss.attaching[holdKey{attach.GetName(), attach.GetToken()}] = 0
-	}
-	if len(ss.attaching) > 0 {
-		all := ss.allAttaching()
-		ss.wait.Go(func() { ss.attachAll(all) })
-	}
+	ss.attachOpened(open.GetAttach())
 	return nil
 }
 

@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	"google.golang.org/grpc/codes"
@@ -11,13 +12,19 @@ import (
 	"github.com/holdfast-io/holdfast/operator/lease/leasev1"
 )
 
-// attachRound is how long owners of holds to attach are asked at most before those that have no owner are looked for anew.
-const attachRound = time.Second
+const (
+	// attachRound is how long owners of holds to attach are asked at most before those that have no owner are looked for anew.
+	attachRound = time.Second
+	// attachMost bounds the holds of one session that are to be attached and are not yet.
+	attachMost = 200_000
+)
 
-// attachment is a hold that is to be attached, and the id of the request that asks for it; 0: the opening of the session does.
+// attachment is a hold that is to be attached, the id of the request that asks for it, and until when it is tried; 0: the opening of the session asks
+// for it, and it is tried for as long as the session lives.
 type attachment struct {
-	key holdKey
-	id  uint64
+	key   holdKey
+	id    uint64
+	until core.Instant
 }
 
 // gatherAttach takes note of a hold that a request asks to attach. All that came in one message are attached together.
@@ -25,21 +32,25 @@ func (ss *sessionStream) gatherAttach(id uint64, req *leasev1.SessionAttach) {
 	a := attachment{key: holdKey{req.GetName(), req.GetToken()}, id: id}
 	ss.mu.Lock()
 	_, twice := ss.attaching[a.key]
-	if !twice {
+	full := len(ss.attaching) >= attachMost
+	if !twice && !full {
 		ss.attaching[a.key] = id
 	}
 	ss.mu.Unlock()
-	if twice {
+	switch {
+	case twice:
 		var c checker
 		c.require(false, "attach", "names a hold that is being attached already")
 		ss.refuse(id, c.err())
-		return
+	case full:
+		ss.refuse(id, tooMany(fmt.Errorf("%d holds of this session are being attached already; at most as many are allowed", attachMost)))
+	default:
+		ss.gathered = append(ss.gathered, a)
 	}
-	ss.gathered = append(ss.gathered, a)
 }
 
-// attachGathered begins to attach the holds that a message asks for. Those that nobody serves are refused after as long as a call waits for an
-// owner; however many there are, they take one slot.
+// attachGathered begins to attach the holds that a message asks for. They take one slot until their owners were asked once, so holds that nobody serves
+// keep no slot from those of other messages; they are refused after as long as a call waits for an owner.
 func (ss *sessionStream) attachGathered() {
 	some := ss.gathered
 	if len(some) == 0 {
@@ -50,50 +61,87 @@ func (ss *sessionStream) attachGathered() {
 		ss.refuseAttaches(some, func(attachment) error { return err })
 		return
 	}
+	until := ss.server.opts.Clock().Add(ss.server.opts.Patience)
+	for i := range some {
+		some[i].until = until
+	}
 	ss.goOn(ss.attaches, func() {
-		ctx, cancel := context.WithTimeout(ss.ctx, ss.server.opts.Patience)
-		defer cancel()
-		rest := ss.attachUntil(ctx, some)
-		ss.refuseAttaches(rest, func(a attachment) error { return &noOwnerError{name: a.key.name} })
+		ss.attachOnce(some)
+		ss.attachLater(ss.unattached(some))
 	})
 }
 
-// allAttaching returns all holds that are to be taken in yet.
-func (ss *sessionStream) allAttaching() []attachment {
-	ss.mu.Lock()
-	defer ss.mu.Unlock()
-	all := make([]attachment, 0, len(ss.attaching))
-	for key, id := range ss.attaching {
-		all = append(all, attachment{key, id})
+// attachOpened begins to attach the holds of the session before. The client has no answer to wait for, and may know less of the state of the service
+// than we do, so what fails because of a fail-over is tried until the hold is there, lost or given up.
+func (ss *sessionStream) attachOpened(holds []*leasev1.SessionAttach) {
+	some := make([]attachment, 0, len(holds))
+	for _, h := range holds {
+		a := attachment{key: holdKey{h.GetName(), h.GetToken()}}
+		if _, twice := ss.attaching[a.key]; !twice {
+			ss.attaching[a.key] = a.id
+			some = append(some, a)
+		}
 	}
-	return all
+	ss.attachLater(some)
 }
 
-// attachAll takes the holds of the session before in. The client has no answer to wait for, and may know less of the state of the service
-// than we do, so what fails because of a fail-over is tried until the hold is there, lost or given up.
-func (ss *sessionStream) attachAll(all []attachment) { ss.attachUntil(ss.ctx, all) }
+// attachLater leaves holds to the goroutine that attaches all those that nobody waits for in a slot. The caller is counted in wait, or nobody waits yet.
+func (ss *sessionStream) attachLater(some []attachment) {
+	if len(some) == 0 {
+		return
+	}
+	ss.mu.Lock()
+	defer ss.mu.Unlock()
+	idle := len(ss.later) == 0
+	ss.later = append(ss.later, some...)
+	if idle {
+		ss.wait.Go(ss.attachAll)
+	}
+}
 
-// attachUntil attaches holds until each is there, lost or given up, or the context ends, and returns those that are left. All go together, with one
-// call to each owner, so holds that nobody serves keep no others waiting.
-func (ss *sessionStream) attachUntil(ctx context.Context, some []attachment) (rest []attachment) {
-	for rest = ss.unattached(some); len(rest) > 0; rest = ss.unattached(rest) {
-		ss.attachOnce(ctx, rest)
-		if rest = ss.unattached(rest); len(rest) == 0 {
-			break
+// attachAll attaches what is in later until each hold is there, lost, given up or out of time. All go together, with one call to each owner, so holds
+// that nobody serves keep no others waiting.
+func (ss *sessionStream) attachAll() {
+	for some := ss.dueLater(); len(some) > 0; some = ss.dueLater() {
+		ss.attachOnce(some)
+		if len(ss.unattached(some)) == 0 {
+			continue
 		}
 		select {
 		case <-time.After(sessionTick):
-		case <-ctx.Done():
-			return rest
+		case <-ss.ctx.Done():
+			return
 		}
 	}
-	return nil
+}
+
+// dueLater returns what is in later and still to be taken in, and refuses what is out of time.
+func (ss *sessionStream) dueLater() []attachment {
+	now := ss.server.opts.Clock()
+	ss.mu.Lock()
+	var due, over []attachment
+	for _, a := range ss.wantedOf(ss.later) {
+		if a.until != 0 && a.until <= now {
+			over = append(over, a)
+		} else {
+			due = append(due, a)
+		}
+	}
+	ss.later = due
+	ss.mu.Unlock()
+	ss.refuseAttaches(over, func(a attachment) error { return &noOwnerError{name: a.key.name} })
+	return due
 }
 
 // unattached returns those of the holds that are to be taken in yet.
 func (ss *sessionStream) unattached(some []attachment) []attachment {
 	ss.mu.Lock()
 	defer ss.mu.Unlock()
+	return ss.wantedOf(some)
+}
+
+// wantedOf is unattached with the lock held.
+func (ss *sessionStream) wantedOf(some []attachment) []attachment {
 	rest := make([]attachment, 0, len(some))
 	for _, a := range some {
 		if id, ok := ss.attaching[a.key]; ok && id == a.id {
@@ -103,8 +151,9 @@ func (ss *sessionStream) unattached(some []attachment) []attachment {
 	return rest
 }
 
-func (ss *sessionStream) attachOnce(ctx context.Context, some []attachment) {
-	ctx, cancel := context.WithTimeout(ctx, attachRound)
+// attachOnce asks the owners of holds once. What may be different the next time leaves a hold to be attached.
+func (ss *sessionStream) attachOnce(some []attachment) {
+	ctx, cancel := context.WithTimeout(ss.ctx, attachRound)
 	defer cancel()
 	holds := make([]*leasev1.KeepAliveRequest, len(some))
 	for i, a := range some {
@@ -116,10 +165,7 @@ func (ss *sessionStream) attachOnce(ctx context.Context, some []attachment) {
 			ss.attached(some[i], kept, sent)
 			return
 		}
-		err = ss.server.toError(err)
-		switch status.Code(err) {
-		case codes.Unavailable, codes.DeadlineExceeded, codes.Canceled:
-		default:
+		if err = ss.server.toError(err); final(err) {
 			ss.notAttached(some[i], err)
 		}
 	})

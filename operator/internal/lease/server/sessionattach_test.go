@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 
 	"github.com/holdfast-io/holdfast/operator/lease/leasev1"
 )
@@ -19,15 +20,15 @@ func TestHoldsThatNobodyServesKeepNoOthersFromBeingAttached(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		o := newOwners()
 		ss := elsewhereSession(t, o, time.Minute)
-		ss.attaching = map[holdKey]uint64{{"gone", 1}: 0}
+		open := []*leasev1.SessionAttach{{Name: "gone", Token: 1}, {Name: "gone", Token: 1}}
 		key := func(what string, i int) holdKey { return holdKey{fmt.Sprint(what, i), int64(i + 1)} }
 		const silent, served = 2 * sessionCalls, 20
 		for i := range silent {
-			ss.attaching[key("silent", i)] = 0
+			open = append(open, attachOf(key("silent", i)))
 			o.silent[key("silent", i)] = true
 		}
 		for i := range served {
-			ss.attaching[key("served", i)] = 0
+			open = append(open, attachOf(key("served", i)))
 			o.kept[key("served", i)] = time.Minute
 		}
 		attached := func() (there, lost int) {
@@ -41,14 +42,13 @@ func TestHoldsThatNobodyServesKeepNoOthersFromBeingAttached(t *testing.T) {
 			}
 			return there, lost
 		}
-		done := false
-		go func() { ss.attachAll(ss.allAttaching()); done = true }()
+		ss.attachOpened(open)
 		synctest.Wait()
 		there, lost := attached()
 		require.Equal(t, served, there)
 		require.Equal(t, 1, lost)
 		pass(10 * time.Second)
-		require.False(t, done)
+		require.Len(t, ss.later, silent)
 
 		ss.forget(key("silent", 0))
 		o.mu.Lock()
@@ -61,7 +61,8 @@ func TestHoldsThatNobodyServesKeepNoOthersFromBeingAttached(t *testing.T) {
 		there, _ = attached()
 		assert.Equal(t, silent-1, there, "all but the one that was given up")
 		assert.NotContains(t, ss.holds, key("silent", 0))
-		assert.True(t, done)
+		assert.Empty(t, ss.later)
+		ss.wait.Wait()
 	})
 }
 
@@ -72,19 +73,22 @@ func TestAHoldThatIsGivenUpWhileItIsAttached(t *testing.T) {
 	key := holdKey{"n", 1}
 	o.kept[key] = time.Minute
 	ss.attaching = map[holdKey]uint64{key: 0}
-	all := ss.allAttaching()
+	all := ss.unattached([]attachment{{key: key}})
+	require.Len(t, all, 1)
 	ss.forget(key)
-	ss.attachOnce(ss.ctx, all)
+	ss.attachOnce(all)
 	require.Empty(t, ss.holds)
 	require.Empty(t, ss.answers())
+}
+
+func attachOf(key holdKey) *leasev1.SessionAttach {
+	return &leasev1.SessionAttach{Name: key.name, Token: key.token}
 }
 
 // attachTogether lets a session handle requests to attach holds that came in one message.
 func (ss *sessionStream) attachTogether(from uint64, keys ...holdKey) {
 	for i, key := range keys {
-		ss.handle(&leasev1.SessionRequest{Id: from + uint64(i), Message: &leasev1.SessionRequest_Attach{
-			Attach: &leasev1.SessionAttach{Name: key.name, Token: key.token},
-		}})
+		ss.handle(&leasev1.SessionRequest{Id: from + uint64(i), Message: &leasev1.SessionRequest_Attach{Attach: attachOf(key)}})
 	}
 	ss.attachGathered()
 }
@@ -143,7 +147,83 @@ func TestHoldsAreAttachedTogether(t *testing.T) {
 		require.Empty(t, ss.attaching)
 		require.Empty(t, ss.attaches.taken)
 		require.Len(t, ss.holds, served+1)
+		ss.wait.Wait()
 	})
+}
+
+// Holds that nobody serves keep a slot only until their owners were asked once: those of later messages are attached meanwhile, and each is refused
+// when it was waited long enough for its own owner.
+func TestHoldsThatNobodyServesLeaveTheirSlot(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		o := newOwners()
+		ss := elsewhereSession(t, o, time.Minute)
+		ss.attaches, ss.server.opts.Patience = newSlots(1), 15*time.Second
+		silent := func(i int) holdKey { return holdKey{"silent", int64(i + 1)} }
+		served := func(i int) holdKey { return holdKey{"served", int64(i + 1)} }
+		const messages = 5
+		for i := range messages {
+			o.silent[silent(i)], o.kept[served(i)] = true, time.Minute
+		}
+		for i := range messages {
+			ss.attachTogether(uint64(10*i+1), silent(i), served(i))
+			pass(3 * time.Second)
+			got := ss.byID(t)
+			require.Len(t, got, 1)
+			require.Equal(t, served(i).token, got[uint64(10*i+2)].GetAttached().GetToken())
+			require.Empty(t, ss.attaches.taken)
+			require.Len(t, ss.later, i+1, "one goroutine has them all")
+		}
+		for i := range messages {
+			pass(ss.later[0].until.Sub(bubbleClock()) + attachRound + 2*sessionTick)
+			got := ss.byID(t)
+			require.Len(t, got, 1)
+			require.Equal(t, int32(codes.Unavailable), got[uint64(10*i+1)].GetRefused().GetCode())
+		}
+		require.Empty(t, ss.attaching)
+		ss.wait.Wait()
+	})
+}
+
+// An owner that fails is asked again, as one that does not answer is: only what stays the same ends an attach.
+func TestAHoldWhoseOwnerFailsIsAttachedLater(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		o := newOwners()
+		ss := elsewhereSession(t, o, time.Minute)
+		ss.attaches, ss.server.opts.Patience = newSlots(1), 15*time.Second
+		opened, asked, refused := holdKey{"opened", 1}, holdKey{"asked", 1}, holdKey{"refused", 1}
+		for _, key := range []holdKey{opened, asked} {
+			o.fails[key] = status.Error(codes.ResourceExhausted, "the message is too long")
+		}
+		o.fails[refused] = status.Error(codes.PermissionDenied, "it is another's")
+		ss.attachOpened([]*leasev1.SessionAttach{attachOf(opened)})
+		ss.attachTogether(1, asked, refused)
+		synctest.Wait()
+		got := ss.byID(t)
+		require.Len(t, got, 1)
+		require.Equal(t, int32(codes.PermissionDenied), got[2].GetRefused().GetCode())
+		o.mu.Lock()
+		o.kept[opened], o.kept[asked] = time.Minute, time.Minute
+		clear(o.fails)
+		o.mu.Unlock()
+		pass(time.Second)
+		got = ss.byID(t)
+		require.Equal(t, "opened", got[0].GetAttached().GetName())
+		require.Equal(t, "asked", got[1].GetAttached().GetName())
+		ss.wait.Wait()
+	})
+}
+
+// However many messages ask for it, a session has a bounded number of holds that are to be attached.
+func TestHoldsThatAreBeingAttachedAreBounded(t *testing.T) {
+	ss := elsewhereSession(t, newOwners(), time.Minute)
+	for i := range attachMost - 1 {
+		ss.attaching[holdKey{"n", int64(i + 1)}] = 1
+	}
+	ss.gatherAttach(2, &leasev1.SessionAttach{Name: "last", Token: 1})
+	ss.gatherAttach(3, &leasev1.SessionAttach{Name: "more", Token: 1})
+	require.Len(t, ss.gathered, 1)
+	require.Equal(t, int32(codes.Unavailable), ss.byID(t)[3].GetRefused().GetCode())
+	require.Len(t, ss.attaching, attachMost)
 }
 
 // Calls that do not end hold up what comes after them for a moment, and not for as long as they last.

@@ -27,10 +27,12 @@ type owners struct {
 	kept   map[holdKey]time.Duration
 	silent map[holdKey]bool
 	asked  map[holdKey]int
+	// fails are answered by an error.
+	fails map[holdKey]error
 }
 
 func newOwners() *owners {
-	return &owners{kept: map[holdKey]time.Duration{}, silent: map[holdKey]bool{}, asked: map[holdKey]int{}}
+	return &owners{kept: map[holdKey]time.Duration{}, silent: map[holdKey]bool{}, asked: map[holdKey]int{}, fails: map[holdKey]error{}}
 }
 
 func (o *owners) keepAll(ctx context.Context, _ caller, holds []*leasev1.KeepAliveRequest, tell func(int, *leasev1.KeepAliveResponse, error)) {
@@ -39,12 +41,14 @@ func (o *owners) keepAll(ctx context.Context, _ caller, holds []*leasev1.KeepAli
 		key := holdKey{h.GetName(), h.GetToken()}
 		o.mu.Lock()
 		ttl, kept := o.kept[key]
-		silent := o.silent[key]
+		silent, failed := o.silent[key], o.fails[key]
 		o.asked[key]++
 		o.mu.Unlock()
 		switch {
 		case silent:
 			late = append(late, i)
+		case failed != nil:
+			tell(i, nil, failed)
 		case kept:
 			tell(i, &leasev1.KeepAliveResponse{Ttl: durationpb.New(ttl), ExpiresIn: durationpb.New(ttl)}, nil)
 		default:

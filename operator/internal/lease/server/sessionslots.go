@@ -71,7 +71,11 @@ func (ss *sessionStream) take(s *slots) error {
 }
 
 func (s *slots) full() error {
-	err := fmt.Errorf("%d calls of this session are under way already, and none of them ends; at most as many are allowed", cap(s.taken))
+	return tooMany(fmt.Errorf("%d calls of this session are under way already, and none of them ends; at most as many are allowed", cap(s.taken)))
+}
+
+// tooMany refuses what goes once some of what the session has under way ends.
+func tooMany(err error) error {
 	return rich(codes.Unavailable, leasev1.ErrorReason_ERROR_REASON_NO_OWNER, err, nil, retryInfo(retrySoon))
 }
 
