@@ -14,7 +14,7 @@ else
   "$root/tools/debian-packages.sh" build cluster
 fi
 
-step '2/6 Tools (the first time 20 to 30 minutes, afterwards nothing)'
+step '2/6 Tools (the first time 15 to 25 minutes, afterwards nothing)'
 build_tools
 
 step '3/6 Holdfast itself (the first time about 3 minutes, afterwards seconds)'
