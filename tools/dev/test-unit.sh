@@ -9,7 +9,10 @@ export KUBEBUILDER_ASSETS
 cd "$root"
 step 'Unit tests'
 # Those that wait the longest begin first, so that none is left alone at the end: go test starts packages as they are named.
-longest=(./test/robustness ./operator/internal/lease/service ./operator/lease ./operator/internal/namespaces ./operator/internal/reconcile/testkit)
+longest=(
+  ./test/robustness ./operator/internal/lease/service ./operator/internal/controller/leaseservice/acceptance ./operator/internal/controller/zookeeperconfig/acceptance
+  ./operator/lease ./operator/internal/controller/releaseguard/acceptance ./operator/internal/zookeeper ./operator/internal/reconcile/testkit
+)
 (($#)) || set -- "${longest[@]}" ./...
 if asked RACE; then
   tools/debian-packages.sh race
