@@ -9,6 +9,7 @@ import (
 	"io"
 	"os"
 	"sync"
+	"time"
 
 	toxiproxy "github.com/Shopify/toxiproxy/v2"
 	"github.com/rs/zerolog"
@@ -110,11 +111,44 @@ func (p *proxies) carryOut(o *order) answer {
 			a.Problem = err.Error()
 		}
 	case o.Do == doHeal:
-		proxy.Toxics.ResetToxics(context.Background())
+		if err := p.heal(o.Link, proxy); err != nil {
+			a.Problem = err.Error()
+		}
 	default:
 		a.Problem = fmt.Sprintf("%q is not known", o.Do)
 	}
 	return a
+}
+
+// healPatience is how long a proxy may take to drop its toxics.
+const healPatience = 3 * time.Second
+
+// heal drops the toxics of a link. Toxiproxy waits for a connection whose far end does not read to take what is delayed on it, five seconds
+// a piece or for ever (its issue 558); then another proxy takes the place of the link's. What is on the former one stays as it is.
+func (p *proxies) heal(link string, proxy *toxiproxy.Proxy) error {
+	done := make(chan struct{})
+	go func() {
+		proxy.Toxics.ResetToxics(context.Background())
+		close(done)
+	}()
+	select {
+	case <-done:
+		return nil
+	case <-time.After(healPatience):
+	}
+	go proxy.Stop() // which closes the listener at once, and then waits as well
+	var err error
+	for range 50 {
+		next := toxiproxy.NewProxy(p.server, link, proxy.Listen, proxy.Upstream)
+		if err = next.Start(); err == nil {
+			p.mu.Lock()
+			p.links[link] = next
+			p.mu.Unlock()
+			return nil
+		}
+		time.Sleep(100 * time.Millisecond)
+	}
+	return fmt.Errorf("another proxy in its place: %w", err)
 }
 
 // alarm tells from what a proxy logs that it has stopped to accept connections, which it does for good.

@@ -2,6 +2,7 @@ package server
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -48,7 +49,7 @@ func TestHoldsThatNobodyServesKeepNoOthersFromBeingAttached(t *testing.T) {
 		require.Equal(t, served, there)
 		require.Equal(t, 1, lost)
 		pass(10 * time.Second)
-		require.Len(t, ss.later, silent)
+		require.Len(t, ss.attachedLater(), silent)
 
 		ss.forget(key("silent", 0))
 		o.mu.Lock()
@@ -61,7 +62,7 @@ func TestHoldsThatNobodyServesKeepNoOthersFromBeingAttached(t *testing.T) {
 		there, _ = attached()
 		assert.Equal(t, silent-1, there, "all but the one that was given up")
 		assert.NotContains(t, ss.holds, key("silent", 0))
-		assert.Empty(t, ss.later)
+		assert.Empty(t, ss.attachedLater())
 		ss.wait.Wait()
 	})
 }
@@ -151,6 +152,13 @@ func TestHoldsAreAttachedTogether(t *testing.T) {
 	})
 }
 
+// attachedLater returns what the session attaches aside.
+func (ss *sessionStream) attachedLater() []attachment {
+	ss.mu.Lock()
+	defer ss.mu.Unlock()
+	return slices.Clone(ss.later)
+}
+
 // Holds that nobody serves keep a slot only until their owners were asked once: those of later messages are attached meanwhile, and each is refused
 // when it was waited long enough for its own owner.
 func TestHoldsThatNobodyServesLeaveTheirSlot(t *testing.T) {
@@ -171,10 +179,10 @@ func TestHoldsThatNobodyServesLeaveTheirSlot(t *testing.T) {
 			require.Len(t, got, 1)
 			require.Equal(t, served(i).token, got[uint64(10*i+2)].GetAttached().GetToken())
 			require.Empty(t, ss.attaches.taken)
-			require.Len(t, ss.later, i+1, "one goroutine has them all")
+			require.Len(t, ss.attachedLater(), i+1, "one goroutine has them all")
 		}
 		for i := range messages {
-			pass(ss.later[0].until.Sub(bubbleClock()) + attachRound + 2*sessionTick)
+			pass(ss.attachedLater()[0].until.Sub(bubbleClock()) + attachRound + 2*sessionTick)
 			got := ss.byID(t)
 			require.Len(t, got, 1)
 			require.Equal(t, int32(codes.Unavailable), got[uint64(10*i+1)].GetRefused().GetCode())
