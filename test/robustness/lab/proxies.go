@@ -54,6 +54,8 @@ func Child() (bool, error) {
 // proxies are what serveProxies keeps.
 type proxies struct {
 	server *toxiproxy.ApiServer
+	// replacing is held while a link gets another proxy.
+	replacing sync.Mutex
 
 	mu    sync.Mutex
 	out   *json.Encoder
@@ -97,10 +99,15 @@ func (p *proxies) open(o *order) answer {
 	return answer{ID: o.ID, Address: proxy.Listen}
 }
 
-func (p *proxies) carryOut(o *order) answer {
+// of is the proxy of a link.
+func (p *proxies) of(link string) *toxiproxy.Proxy {
 	p.mu.Lock()
-	proxy := p.links[o.Link]
-	p.mu.Unlock()
+	defer p.mu.Unlock()
+	return p.links[link]
+}
+
+func (p *proxies) carryOut(o *order) answer {
+	proxy := p.of(o.Link)
 	a := answer{ID: o.ID}
 	switch {
 	case proxy == nil:
@@ -135,6 +142,11 @@ func (p *proxies) heal(link string, proxy *toxiproxy.Proxy) error {
 	case <-done:
 		return nil
 	case <-time.After(healPatience):
+	}
+	p.replacing.Lock()
+	defer p.replacing.Unlock()
+	if p.of(link) != proxy {
+		return nil // another order to heal it has been here
 	}
 	go proxy.Stop() // which closes the listener at once, and then waits as well
 	var err error

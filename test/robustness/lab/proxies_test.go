@@ -57,7 +57,12 @@ func TestALinkIsHealedWhoseFarEndDoesNotRead(t *testing.T) {
 	mute := <-accepted
 	defer mute.Close()
 
-	require.NoError(t, link.Heal())
+	healed := make(chan error)
+	for range 2 { // two faults may have been of the same link
+		go func() { healed <- link.Heal() }()
+	}
+	require.NoError(t, <-healed)
+	require.NoError(t, <-healed)
 	conn := dial()
 	_, err = conn.Write([]byte("hello"))
 	require.NoError(t, err)
