@@ -56,6 +56,13 @@ expect 'a changed group is built anew' 0 "$tmp/cache/tools/broken-" env HOLDFAST
 built=$(find "$tmp/cache/tools" -mindepth 1 -maxdepth 1 -name 'broken-*' | wc -l)
 expect 'the old build is kept for other checkouts' 0 '' test "$built" = 2
 
+# Pins of what is shared.
+cp go.mod "$tmp/"
+expect 'pins agree' 0 '' "$tmp/tools/dev/pins.sh"
+sed -i 's|\(golang.org/x/sys\) v[^ ]*|\1 v0.1.0|' "$tmp/tools/pulumi/go.mod"
+expect 'a pin that differs is named' 1 'pins: golang.org/x/sys is' "$tmp/tools/dev/pins.sh"
+expect 'and where it stands' 1 'v0.1.0 in tools/pulumi/go.mod: raise the lower one' "$tmp/tools/dev/pins.sh"
+
 # jobs LINE...   runs them two at a time.
 jobs() { printf '%s\n' "$@" | bash -c '. tools/dev/jobs.sh; run_jobs 2 "$1"' jobs "$tmp/jobs"; }
 expect 'jobs run' 0 '=== two passed' jobs 'one true' 'two echo done'

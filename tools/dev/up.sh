@@ -17,7 +17,7 @@ fi
 step '2/6 Tools (the first time 15 to 25 minutes, afterwards nothing)'
 build_tools
 
-step '3/6 Holdfast itself (the first time about 3 minutes, afterwards seconds)'
+step '3/6 Holdfast itself (the first time up to 3 minutes, afterwards seconds)'
 build_binaries
 find_images
 note "$operator_image"

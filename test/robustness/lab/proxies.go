@@ -13,6 +13,7 @@ import (
 
 	toxiproxy "github.com/Shopify/toxiproxy/v2"
 	"github.com/rs/zerolog"
+	"k8s.io/apimachinery/pkg/util/wait"
 )
 
 // proxiesEnv makes this program the proxies of a cluster.
@@ -127,7 +128,7 @@ func (p *proxies) carryOut(o *order) answer {
 	return a
 }
 
-// healPatience is how long a proxy may take to drop its toxics.
+// healPatience is how long a proxy may take to drop its toxics, or to give up its port.
 const healPatience = 3 * time.Second
 
 // heal drops the toxics of a link. Toxiproxy waits for a connection whose far end does not read to take what is delayed on it, five seconds
@@ -149,18 +150,21 @@ func (p *proxies) heal(link string, proxy *toxiproxy.Proxy) error {
 		return nil // another order to heal it has been here
 	}
 	go proxy.Stop() // which closes the listener at once, and then waits as well
-	var err error
-	for range 50 {
+	var problem error
+	err := wait.PollUntilContextTimeout(context.Background(), 100*time.Millisecond, healPatience, true, func(context.Context) (bool, error) {
 		next := toxiproxy.NewProxy(p.server, link, proxy.Listen, proxy.Upstream)
-		if err = next.Start(); err == nil {
-			p.mu.Lock()
-			p.links[link] = next
-			p.mu.Unlock()
-			return nil
+		if problem = next.Start(); problem != nil {
+			return false, nil // the listener is not closed yet
 		}
-		time.Sleep(100 * time.Millisecond)
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		p.links[link] = next
+		return true, nil
+	})
+	if err != nil {
+		return fmt.Errorf("another proxy in its place: %w", problem)
 	}
-	return fmt.Errorf("another proxy in its place: %w", err)
+	return nil
 }
 
 // alarm tells from what a proxy logs that it has stopped to accept connections, which it does for good.

@@ -22,16 +22,19 @@ import (
 // What docs/disaster-recovery.md says of a backup: with bumped revisions the tokens go on rising, what the backup has is held still, and what it
 // lacks is over. The restored etcd has the cluster id of the one before, and its revisions are no lower, so nothing of it looks like another one.
 func TestAnEtcdRestoredFromABackup(t *testing.T) {
-	for name, sessionTTL := range map[string]time.Duration{
-		"after the sessions of the replicas were over": leasetest.Options("a").SessionTTL,
-		"within the sessions of the replicas":          20 * time.Second,
+	for name, c := range map[string]struct {
+		sessionTTL time.Duration
+		over       bool // the sessions, when etcd comes back
+	}{
+		"after the sessions of the replicas were over": {leasetest.Options("a").SessionTTL, true},
+		"within the sessions of the replicas":          {20 * time.Second, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			etcd, stopEtcd := etcdAt(t, "127.0.0.1:0", t.TempDir())
 			address := etcd.Endpoint()
 			start := func(name string) *leasetest.Replica {
 				opts := leasetest.Options(name)
-				opts.EtcdEndpoints, opts.SessionTTL = []string{address}, sessionTTL
+				opts.EtcdEndpoints, opts.SessionTTL = []string{address}, c.sessionTTL
 				return leasetest.Start(t, opts)
 			}
 			replica, other := start("a"), start("b")
@@ -46,9 +49,10 @@ func TestAnEtcdRestoredFromABackup(t *testing.T) {
 			}
 
 			stopEtcd()
-			if sessionTTL == leasetest.Options("a").SessionTTL {
-				leasetest.AwaitStatus(t, replica.Address, "its session is uncertain", func(s *leasestatus.GetStatusResponse) bool { return !s.GetReady() })
-				time.Sleep(sessionTTL)
+			for _, r := range []*leasetest.Replica{replica, other} {
+				if c.over {
+					leasetest.AwaitStatus(t, r.Address, "its session is uncertain", func(s *leasestatus.GetStatusResponse) bool { return !s.GetReady() })
+				}
 			}
 			restored := filepath.Join(t.TempDir(), "restored")
 			require.NoError(t, snapshot.NewV3(zap.NewNop()).Restore(snapshot.RestoreConfig{
@@ -59,14 +63,14 @@ func TestAnEtcdRestoredFromABackup(t *testing.T) {
 			etcdAt(t, address, restored)
 
 			// Either replica may serve either name, and the two find out by themselves.
-			require.EventuallyWithT(t, func(t *assert.CollectT) {
-				ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+			require.EventuallyWithT(t, func(tried *assert.CollectT) {
+				ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 				defer cancel()
 				_, err := client.KeepAlive(ctx, &leasev1.KeepAliveRequest{Name: "lost", Token: lost.GetToken()})
-				assert.Equal(t, "LEASE_NOT_HELD", reason(err), "%v", err)
+				assert.Equal(tried, "LEASE_NOT_HELD", reason(err), "%v", err)
 				_, err = client.KeepAlive(ctx, &leasev1.KeepAliveRequest{Name: "kept", Token: kept.GetToken()})
-				assert.NoError(t, err)
-			}, sessionTTL+20*time.Second, 50*time.Millisecond)
+				assert.NoError(tried, err)
+			}, c.sessionTTL+20*time.Second, 50*time.Millisecond)
 			again := acquire(t, client, "lost", "two", time.Hour)
 			assert.Greater(t, again.GetToken(), lost.GetToken()+int64(50))
 			_, err = client.Release(within(t, 10*time.Second), &leasev1.ReleaseRequest{Name: "kept", Token: kept.GetToken()})

@@ -52,8 +52,10 @@ func TestSizesAreNotUnderestimated(t *testing.T) {
 			return h
 		}
 		op := core.Op{Name: text.Draw(t, "name")}
-		for range rapid.IntRange(1, 3).Draw(t, "writes") {
+		// An op writes each slot once.
+		for _, slot := range rapid.SliceOfNDistinct(rapid.Int32Min(0), 1, 3, rapid.ID).Draw(t, "slots") {
 			granted, ended := hold(), hold()
+			ended.Slot = slot
 			op.Writes = append(op.Writes, core.Write{Slot: ended.Slot, Hold: granted})
 			op.Ends = append(op.Ends, core.End{Slot: ended.Slot, Reason: core.Abandoned, Hold: *ended})
 		}

@@ -44,20 +44,20 @@ type pendingBatch struct {
 	reads      []clientv3.Op
 	// doubtful says that a copy may be on its way.
 	doubtful bool
-	// recognizes says that it compares the last batch too.
-	recognizes bool
+	// last is the last batch if this one is committed only where that is.
+	last *lastBatch
 }
 
 // restoreTakes is less than it takes to stop etcd, restore a backup and start it. A batch that follows another one sooner is committed to the
-// same etcd; all others look whether it is, which is a tenth of a batch's work for etcd.
+// same etcd, unless a try fails; all others look whether it is, which is a tenth of a batch's work for etcd.
 const restoreTakes = 200 * time.Millisecond
 
-// recognize has a batch committed only where the last one is.
-func (b *pendingBatch) recognize(last *lastBatch) {
-	if last == nil || b.recognizes {
+// follow has a batch committed only where the last one is.
+func (b *pendingBatch) follow(last *lastBatch) {
+	if last == nil || b.last != nil {
 		return
 	}
-	b.recognizes = true
+	b.last = last
 	b.compares = append(b.compares, clientv3.Compare(clientv3.CreateRevision(last.key), "=", last.revision))
 	b.reads = append(b.reads, clientv3.OpGet(last.key, clientv3.WithKeysOnly()))
 }
@@ -81,7 +81,7 @@ func (e *Etcd) commit(ctx context.Context, cursor *Cursor, ops []BatchOp) (int64
 		cursor.pending = pending
 	}
 	if cursor.pending.doubtful || time.Since(cursor.committed) > restoreTakes {
-		cursor.pending.recognize(e.lastBatch(cursor))
+		cursor.pending.follow(e.lastBatch(cursor))
 	}
 	resp, err := e.try(ctx, cursor.pending)
 	switch {
@@ -189,13 +189,13 @@ func (e *Etcd) refused(cursor *Cursor, ops []BatchOp, resp *clientv3.TxnResponse
 	if kvs := resp.Responses[1].GetResponseRange().GetKvs(); len(kvs) > 0 {
 		return cursor.advance(kvs[0].GetModRevision(), ops), nil
 	}
-	recognizes := cursor.pending.recognizes
+	last := cursor.pending.last
 	cursor.pending = nil // it never will be applied
 	kvs := resp.Responses[0].GetResponseRange().GetKvs()
 	if len(kvs) == 0 {
 		return 0, ErrSessionLost
 	}
-	if last := e.lastBatch(cursor); recognizes && kvs[0].GetModRevision() == cursor.guard && !last.isIn(resp.Responses[2]) {
+	if last != nil && kvs[0].GetModRevision() == cursor.guard && !last.isIn(resp.Responses[2]) {
 		return 0, errors.Join(ErrSessionLost, e.identity.lacks(last))
 	}
 	return 0, fmt.Errorf("the commit key is at revision %d, and %d was expected: %w", kvs[0].GetModRevision(), cursor.guard, ErrSessionLost)

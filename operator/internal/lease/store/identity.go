@@ -133,10 +133,10 @@ func (e *Etcd) identify(ctx context.Context) error {
 // recognize checks that the store is the known one, and has all that a session committed.
 func (e *Etcd) recognize(ctx context.Context, id SessionID) error {
 	floor, last := e.identity.saw(0), e.last.Load()
-	reads := []clientv3.Op{clientv3.OpGet(e.keys.id())}
 	if last != nil && last.session != id {
 		last = nil
 	}
+	reads := []clientv3.Op{clientv3.OpGet(e.keys.id())}
 	if last != nil {
 		reads = append(reads, clientv3.OpGet(last.key, clientv3.WithKeysOnly()))
 	}

@@ -221,6 +221,52 @@ func TestALateCopyFindsTheJournalSettled(t *testing.T) {
 	}
 }
 
+// A store that has the session and not its last batch is an older state of it: nothing may be committed there, which would hide that.
+func TestAStoreWithoutTheLastBatchIsAnotherOne(t *testing.T) {
+	for name, next := range map[string]func(f fixture, o owner, away func()) error{
+		"the session is renewed": func(f fixture, o owner, away func()) error {
+			away()
+			return f.KeepSession(context.Background(), o.id)
+		},
+		"a batch comes later": func(f fixture, o owner, away func()) error {
+			away()
+			o.cursor.Rest()
+			_, err := f.Commit(context.Background(), o.cursor, []store.BatchOp{o.put("y", "two")})
+			return err
+		},
+		"a batch is repeated": func(f fixture, o owner, away func()) error {
+			failing, cancel := context.WithCancel(context.Background())
+			cancel()
+			var unknown *store.UnknownOutcomeError
+			if _, err := f.Commit(failing, o.cursor, []store.BatchOp{o.put("y", "two")}); !errors.As(err, &unknown) {
+				return err
+			}
+			away()
+			_, err := f.Commit(context.Background(), o.cursor, []store.BatchOp{o.put("y", "two")})
+			return err
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := newFixture(t)
+			o := f.owner(t, "a", 1)
+			_, err := f.Commit(t.Context(), o.cursor, []store.BatchOp{o.put("x", "one")})
+			require.NoError(t, err)
+			require.NoError(t, f.KeepSession(t.Context(), o.id))
+			err = next(f, o, func() {
+				gone, err := f.client.Delete(t.Context(), "/tenant/journal/", clientv3.WithPrefix())
+				require.NoError(t, err)
+				require.Positive(t, gone.Deleted)
+			})
+			var replaced *store.ReplacedError
+			require.ErrorAs(t, err, &replaced)
+			require.ErrorContains(t, err, "was a backup restored?")
+			got, err := f.client.Get(t.Context(), "/tenant/journal/", clientv3.WithPrefix())
+			require.NoError(t, err)
+			require.Empty(t, got.Kvs)
+		})
+	}
+}
+
 // What is too large for etcd, or for the way there, is refused by itself, and the session goes on.
 func TestABatchThatIsTooLargeIsRefusedByItself(t *testing.T) {
 	server, inner := leasetest.Etcd(t)
